@@ -1,0 +1,48 @@
+"""Package metadata and the entry points that make spaCy find the components."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+ABOUT: dict = {}
+exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
+
+TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+DEV = ["pytest>=8.0", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
+
+setup(
+    name="spacy_nested_ner",
+    version=ABOUT["__version__"],
+    description="Nested named entity recognition for spaCy",
+    long_description=(HERE / "README.md").read_text(encoding="utf8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10,<3.14",
+    packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
+    package_data={"spacy_nested_ner": ["py.typed"]},
+    install_requires=[
+        "spacy>=3.8.0,<3.9.0",
+        "thinc>=8.3.4,<8.4.0",
+        "torch>=2.4.0",
+        "safetensors>=0.4.0",
+        "scipy>=1.10.0",
+        "srsly>=2.4.3,<3.0.0",
+        "numpy>=1.23.0",
+    ],
+    extras_require={"transformers": TRANSFORMERS, "dev": DEV + TRANSFORMERS},
+    entry_points={
+        "spacy_factories": [
+            "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
+        ],
+        "spacy_architectures": [
+            "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
+            "spacy_nested_ner.QueryEncoder.v1 = "
+            "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
+        ],
+        "spacy_scorers": [
+            "spacy_nested_ner.nested_scorer.v1 = "
+            "spacy_nested_ner.pipeline.scorer:make_nested_scorer",
+        ],
+    },
+)

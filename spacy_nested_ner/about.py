@@ -1,0 +1,2 @@
+__title__ = "spacy_nested_ner"
+__version__ = "0.1.0"

@@ -1,0 +1,110 @@
+"""The contract of a head: padded word vectors in, losses or scored spans out.
+
+A head is plain torch and knows nothing of spaCy or Thinc, so that it can be read beside its paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Gold entities of a padded batch of segments.
+
+    spans: `(batch, entities, 2)` long, first and last word of each entity, both inclusive.
+    labels: `(batch, entities)` long, label index from 0.
+    mask: `(batch, entities)` bool, True where an entity is, False where padding is.
+    """
+
+    spans: Tensor
+    labels: Tensor
+    mask: Tensor
+
+    @classmethod
+    def from_lists(
+        cls, entities: List[List[tuple[int, int, int]]], device: torch.device | str = "cpu"
+    ) -> "Gold":
+        """Pad one list of `(first word, last word, label index)` per segment."""
+        size = max((len(group) for group in entities), default=0)
+        rows = torch.zeros((len(entities), size, 3), dtype=torch.long)
+        mask = torch.zeros((len(entities), size), dtype=torch.bool)
+        for i, group in enumerate(entities):
+            if group:
+                rows[i, : len(group)] = torch.tensor(group, dtype=torch.long)
+                mask[i, : len(group)] = True
+        rows, mask = rows.to(device), mask.to(device)
+        return cls(spans=rows[:, :, :2], labels=rows[:, :, 2], mask=mask)
+
+
+class Predictions(NamedTuple):
+    """Scored spans of a padded batch, flat, in no particular order. All of length K.
+
+    segment: row of the batch. start, end: first and last word, both inclusive.
+    label: label index from 0. score: probability in [0, 1], float32.
+    """
+
+    segment: Tensor
+    start: Tensor
+    end: Tensor
+    label: Tensor
+    score: Tensor
+
+
+class Head(nn.Module):
+    """Base class of the five systems.
+
+    Subclasses take `width` (of the word vectors), `n_labels` and their own keyword settings, and
+    keep the first two as attributes.
+    """
+
+    width: int
+    n_labels: int
+
+    def losses(
+        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
+    ) -> Dict[str, Tensor]:
+        """Named scalar losses, each a mean over what it ranges over.
+
+        words: `(batch, words, width)` float; mask: `(batch, words)` bool, True for real words;
+        queries: `(batch, queries, width)` float from an encoder that reads queries along with the
+        words, None from every other encoder.
+        """
+        raise NotImplementedError
+
+    def predict(
+        self,
+        words: Tensor,
+        mask: Tensor,
+        options: Mapping[str, Any],
+        queries: Optional[Tensor] = None,
+    ) -> Predictions:
+        """Scored spans. `options` are the run-time settings of the component (thresholds)."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        words: Tensor,
+        mask: Tensor,
+        gold: Optional[Gold] = None,
+        options: Optional[Mapping[str, Any]] = None,
+        queries: Optional[Tensor] = None,
+    ) -> Dict[str, Tensor] | Predictions:
+        """Losses where gold is given, scored spans where it is not."""
+        if gold is not None:
+            return self.losses(words, mask, gold, queries)
+        return self.predict(words, mask, options or {}, queries)
+
+    def add_labels(self, n_labels: int) -> None:
+        """Grow the label outputs to `n_labels`, keeping what the present ones have learned."""
+        raise NotImplementedError
+
+    def set_dropout(self, rate: float) -> None:
+        """Give every dropout of the head that was not fixed by its own setting this rate."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
+                module.p = rate

@@ -1,0 +1,501 @@
+"""Parallel Instance Query Network (Shen et al., 2022, "Parallel Instance Query Network for Named
+Entity Recognition"): a set of queries reads the sentence, each may answer with one entity.
+
+Section and equation numbers are the paper's. Shapes: B batch, N words, M queries, C labels,
+h hidden width, L blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spacy_nested_ner.heads.base import Gold, Head, Predictions
+from spacy_nested_ner.layers.one_way import one_way_attention
+from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
+from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
+from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.matching import ASSIGNMENTS
+
+QUERY_SOURCES = ("words", "learned", "encoder")
+BOUNDARIES = ("sigmoid", "softmax")
+
+
+@dataclass
+class Queries:
+    """Queries of a batch.
+
+    content, position: `(B, M, h)`. mask: `(B, M)` bool or None where all are real.
+    anchors: `(M,)` long, the word a query was made from, or None.
+    """
+
+    content: Tensor
+    position: Tensor
+    mask: Optional[Tensor] = None
+    anchors: Optional[Tensor] = None
+
+
+@dataclass
+class Answers:
+    """What the queries say after each block, blocks stacked before the batch: LB = L * B rows.
+
+    left, right: `(LB, M, N)` boundary logits. labels: `(LB, M, C + 1)` class logits, None first.
+    """
+
+    left: Tensor
+    right: Tensor
+    labels: Tensor
+
+
+class PIQN(Head):
+    """Instance queries with one-way attention, an entity pointer and an entity classifier.
+
+    width, n_labels: see `Head`.
+    hidden_width: h of the word-level layers. lstm_layers, lstm_dropout: the word-level BiLSTM.
+    depth: number L of word-level blocks. attention_heads, feedforward: of each block, the latter
+        as a multiple of h.
+    query_source: "words" makes `queries_per_word` queries from each word's own vector; "learned"
+        has a table of `n_queries` (section 3.1); "encoder" takes those that came through the
+        encoder with the words (section 3.2).
+    query_interaction: queries attend to each other. query_attention: an extra self-attention
+        among the queries after each block (the authors' code, not in the paper).
+    pointer: "additive" (eq. 4) or "bilinear". boundary: "sigmoid", independent words (eq. 5), or
+        "softmax" over the words. offset_reach: with queries from words, the pointer also learns a
+        bias for each distance up to this from the query's word; 0 for none.
+    label_attention: the classifier also attends to the words with the query (the authors' code).
+    span_pooling: the classifier also sees the mean of the words between the boundaries.
+    assignment: "dynamic" (eq. 9), "one_to_one" or "static". quantity: Q as a share of M.
+    match_boundary, match_label: weights of eq. 8. boundary_weight, label_weight: of the losses.
+    none_weight: class weight of None; None balances the two sides (the authors' code).
+    auxiliary: losses after every block (eq. 13), else after the last only.
+    dropout: None follows `training.dropout`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_labels: int,
+        *,
+        hidden_width: int = 192,
+        lstm_layers: int = 1,
+        lstm_dropout: float = 0.0,
+        depth: int = 3,
+        attention_heads: int = 4,
+        feedforward: int = 4,
+        query_source: str = "words",
+        n_queries: int = 60,
+        queries_per_word: int = 1,
+        query_interaction: bool = True,
+        query_attention: bool = False,
+        pointer: str = "bilinear",
+        boundary: str = "softmax",
+        offset_reach: int = 8,
+        label_attention: bool = False,
+        span_pooling: bool = True,
+        assignment: str = "dynamic",
+        quantity: float = 0.75,
+        match_boundary: float = 1.0,
+        match_label: float = 1.0,
+        boundary_weight: float = 1.0,
+        label_weight: float = 1.0,
+        none_weight: Optional[float] = None,
+        auxiliary: bool = True,
+        dropout: Optional[float] = None,
+    ) -> None:
+        super().__init__()
+        _check_choice("query_source", query_source, QUERY_SOURCES)
+        _check_choice("boundary", boundary, BOUNDARIES)
+        _check_choice("assignment", assignment, tuple(ASSIGNMENTS))
+        if hidden_width % (2 * attention_heads):
+            raise ValueError(
+                f"PIQN: hidden_width ({hidden_width}) must be a multiple of twice the "
+                f"attention_heads ({attention_heads})."
+            )
+        self.width, self.n_labels = width, n_labels
+        self.boundary, self.auxiliary = boundary, auxiliary
+        self.assignment, self.quantity = assignment, quantity
+        self.match_weights = (match_boundary, match_label)
+        self.loss_weights = (boundary_weight, label_weight)
+        self.none_weight = none_weight
+        self.query_source, self.queries_per_word = query_source, queries_per_word
+        h = hidden_width
+        self.input_dropout = nn.Dropout()
+        self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
+        self.query_input = _query_input(query_source, width, h, n_queries, queries_per_word)
+        self.blocks = nn.ModuleList(
+            OneWayBlock(h, attention_heads, feedforward, query_interaction, query_attention)
+            for _ in range(depth)
+        )
+        self.left, self.right = make_pointer(pointer, h), make_pointer(pointer, h)
+        with_offsets = query_source == "words" and offset_reach > 0
+        self.left_offset = OffsetBias(offset_reach) if with_offsets else None
+        self.right_offset = OffsetBias(offset_reach) if with_offsets else None
+        self.classifier = EntityClassifier(
+            h, n_labels, label_attention, span_pooling, attention_heads
+        )
+        if dropout is not None:
+            _fix_dropout(self, dropout)
+
+    def encode(
+        self, words: Tensor, mask: Tensor, queries: Optional[Tensor] = None
+    ) -> Tuple[List[Tensor], List[Tensor], Queries]:
+        """Word and query states after each block, `(B, N, h)` and `(B, M, h)`, and the queries."""
+        words = self.lstm(self.input_dropout(words), mask)
+        asked = self.query_input(words, mask, queries)
+        content = asked.content
+        word_states, query_states = [], []
+        for block in self.blocks:
+            words, content = block(words, content, asked.position, mask, asked.mask)
+            word_states.append(words)
+            query_states.append(content)
+        return word_states, query_states, asked
+
+    def answer(self, words: Tensor, queries: Tensor, mask: Tensor, asked: Queries) -> Answers:
+        """Pointer (eq. 4-5) and classifier (eq. 6-7) on states of one or of stacked blocks."""
+        left, right = self.left(queries, words), self.right(queries, words)
+        if self.left_offset is not None and self.right_offset is not None:
+            assert asked.anchors is not None
+            left = left + self.left_offset(asked.anchors, words.shape[1])
+            right = right + self.right_offset(asked.anchors, words.shape[1])
+        left, right = mask_words(left, mask), mask_words(right, mask)
+        labels = self.classifier(
+            queries, words, mask, self.probability(left), self.probability(right)
+        )
+        return Answers(left, right, labels)
+
+    def probability(self, boundary_logits: Tensor) -> Tensor:
+        """Boundary probabilities of each word (eq. 5)."""
+        if self.boundary == "sigmoid":
+            return boundary_logits.sigmoid()
+        return boundary_logits.softmax(dim=-1)
+
+    def losses(
+        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
+    ) -> Dict[str, Tensor]:
+        """Boundary loss (eq. 11) and class loss (eq. 12), means over blocks (eq. 13)."""
+        word_states, query_states, asked = self.encode(words, mask, queries)
+        if not self.auxiliary:
+            word_states, query_states = word_states[-1:], query_states[-1:]
+        n_blocks = len(word_states)
+        all_mask = mask.repeat(n_blocks, 1)
+        answers = self.answer(torch.cat(word_states), torch.cat(query_states), all_mask, asked)
+        real = asked.content.new_ones(asked.content.shape[:2], dtype=torch.bool)
+        real = (real if asked.mask is None else asked.mask).repeat(n_blocks, 1)
+        stacked = Gold(*(t.repeat(n_blocks, *[1] * (t.dim() - 1)) for t in _parts(gold)))
+        target = self.assign(answers, stacked, real)
+        boundary_weight, label_weight = self.loss_weights
+        return {
+            "boundary": boundary_weight * self._boundary_loss(answers, stacked, target, all_mask),
+            "label": label_weight * self._label_loss(answers, stacked, target, real),
+        }
+
+    @torch.no_grad()
+    def assign(self, answers: Answers, gold: Gold, real: Tensor) -> Tensor:
+        """Gold entity of each query by linear assignment (eq. 8-10), per row and block.
+
+        real: `(LB, M)` bool. Returns `(LB, M)` long, -1 for None and for padding.
+        """
+        n_rows, n_queries = real.shape
+        target = np.full((n_rows, n_queries), -1, dtype=np.int64)
+        if gold.mask.any():
+            boundary_weight, label_weight = self.match_weights
+            starts, ends = gold.spans.unbind(-1)
+            cost = -label_weight * _gather(answers.labels.softmax(-1), gold.labels + 1)
+            cost -= boundary_weight * _gather(self.probability(answers.left), starts)
+            cost -= boundary_weight * _gather(self.probability(answers.right), ends)
+            costs = cost.float().cpu().numpy()
+            counts = gold.mask.sum(1).tolist()
+            query_counts = real.sum(1).tolist()
+            solve = ASSIGNMENTS[self.assignment]
+            for i, (n_gold, m) in enumerate(zip(counts, query_counts)):
+                if n_gold:
+                    total = round(self.quantity * m)
+                    target[i, :m] = solve(costs[i, :m, :n_gold], total)
+        return torch.from_numpy(target).to(real.device)
+
+    def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Tensor:
+        """Eq. 11 over the queries that have an entity; a mean over them, 0 where there are none."""
+        rows, queries = torch.nonzero(target >= 0, as_tuple=True)
+        if not len(rows):
+            return (answers.left.sum() + answers.right.sum()) * 0.0
+        spans = gold.spans[rows, target[rows, queries]]
+        loss = answers.left.new_zeros(())
+        for logits, word in ((answers.left, spans[:, 0]), (answers.right, spans[:, 1])):
+            chosen = logits[rows, queries]
+            if self.boundary == "softmax":
+                loss = loss + F.cross_entropy(chosen, word)
+            else:
+                goal = F.one_hot(word, chosen.shape[-1]).to(chosen.dtype)
+                words = F.binary_cross_entropy_with_logits(chosen, goal, reduction="none")
+                loss = loss + (words * mask[rows]).sum() / len(rows)
+        return loss
+
+    def _label_loss(self, answers: Answers, gold: Gold, target: Tensor, real: Tensor) -> Tensor:
+        """Eq. 12 over all real queries, None (index 0) for those without an entity."""
+        if gold.labels.shape[1]:
+            label = gold.labels.gather(1, target.clamp(min=0)) + 1
+            label = label.masked_fill(target < 0, 0)
+        else:
+            label = torch.zeros_like(target)
+        logits, label = answers.labels[real], label[real]
+        weight = logits.new_ones(self.n_labels + 1)
+        if self.none_weight is not None:
+            weight[0] = self.none_weight
+        else:
+            n_assigned = (label > 0).sum()
+            if 0 < n_assigned < len(label):
+                weight[0] = n_assigned / (len(label) - n_assigned)
+        return F.cross_entropy(logits, label, weight=weight)
+
+    def predict(
+        self,
+        words: Tensor,
+        mask: Tensor,
+        options: Mapping[str, Any],
+        queries: Optional[Tensor] = None,
+    ) -> Predictions:
+        """One span per query that answers (section 3.3, last paragraph), last block only.
+
+        The score of a span is P(label) * P(left) * P(right). options: `threshold` on the score,
+        `label_threshold` and `boundary_threshold` on its factors (the paper's pair).
+        """
+        word_states, query_states, asked = self.encode(words, mask, queries)
+        answers = self.answer(word_states[-1], query_states[-1], mask, asked)
+        left, start = self.probability(answers.left).max(dim=-1)
+        right, end = self.probability(answers.right).max(dim=-1)
+        label_p, label = answers.labels.softmax(-1).max(dim=-1)
+        score = label_p * left * right
+        keep = (label > 0) & (start <= end) & (score >= options.get("threshold", 0.0))
+        keep &= label_p >= options.get("label_threshold", 0.0)
+        keep &= torch.minimum(left, right) >= options.get("boundary_threshold", 0.0)
+        if asked.mask is not None:
+            keep &= asked.mask
+        segment, query = torch.nonzero(keep, as_tuple=True)
+        picked = [t[segment, query] for t in (start, end, label - 1, score)]
+        return Predictions(segment, *picked)
+
+    def add_labels(self, n_labels: int) -> None:
+        """New rows of the class layer; the old ones, None first, stay as they are."""
+        self.classifier.grow(n_labels)
+        self.n_labels = n_labels
+
+
+class OneWayBlock(nn.Module):
+    """Word-level transformer layer over words and queries; words never see queries (eq. 2-3).
+
+    Query positions enter as the authors' code has it: query and key projections read
+    (content + position) / 2, values and the residual read the content.
+    """
+
+    def __init__(
+        self, width: int, heads: int, feedforward: int, interaction: bool, extra_attention: bool
+    ) -> None:
+        super().__init__()
+        self.heads, self.interaction = heads, interaction
+        self.query_key = nn.Linear(width, 2 * width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, feedforward * width),
+            nn.GELU(),
+            nn.Linear(feedforward * width, width),
+        )
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout()
+        self.extra = QueryAttention(width, heads) if extra_attention else None
+
+    def forward(
+        self,
+        words: Tensor,
+        queries: Tensor,
+        position: Tensor,
+        word_mask: Tensor,
+        query_mask: Optional[Tensor],
+    ) -> Tuple[Tensor, Tensor]:
+        """`(B, N, h)` words and `(B, M, h)` queries to the same shapes."""
+        n_words = words.shape[1]
+        states = torch.cat([words, queries], dim=1)
+        located = torch.cat([words, (queries + position) / 2], dim=1)
+        query, key = (self._split(t) for t in self.query_key(located).chunk(2, dim=-1))
+        attended = one_way_attention(
+            query,
+            key,
+            self._split(self.value(states)),
+            n_words,
+            word_mask,
+            query_interaction=self.interaction,
+            query_mask=query_mask,
+        )
+        attended = self.output(attended.transpose(1, 2).flatten(2))
+        states = self.attention_norm(states + self.dropout(attended))
+        states = self.norm(states + self.dropout(self.feedforward(states)))
+        words, queries = states[:, :n_words], states[:, n_words:]
+        if self.extra is not None:
+            queries = self.extra(queries, position, query_mask)
+        return words, queries
+
+    def _split(self, states: Tensor) -> Tensor:
+        """`(B, T, h)` to `(B, heads, T, h / heads)`."""
+        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class QueryAttention(nn.Module):
+    """Self-attention among the queries after a block (authors' code on ACE04, GENIA, KBP17)."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout()
+
+    def forward(self, queries: Tensor, position: Tensor, mask: Optional[Tensor]) -> Tensor:
+        """`(B, M, h)` to `(B, M, h)`."""
+        located = queries + position
+        unseen = None if mask is None else ~mask
+        attended, _ = self.attention(
+            located, located, queries, key_padding_mask=unseen, need_weights=False
+        )
+        return self.norm(queries + self.dropout(attended))
+
+
+class EntityClassifier(nn.Module):
+    """Boundary-aware entity classifier with a None class at index 0 (eq. 6-7)."""
+
+    def __init__(
+        self, width: int, n_labels: int, attention: bool, span_pooling: bool, heads: int
+    ) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.attention = (
+            nn.MultiheadAttention(width, heads, batch_first=True) if attention else None
+        )
+        self.span_pooling = span_pooling
+        self.dropout = nn.Dropout()
+        self.output = nn.Linear((4 if span_pooling else 3) * width, n_labels + 1)
+
+    def forward(
+        self, queries: Tensor, words: Tensor, mask: Tensor, left: Tensor, right: Tensor
+    ) -> Tensor:
+        """left, right: `(B, M, N)` boundary probabilities. Returns `(B, M, C + 1)` logits."""
+        query = self.query(queries)
+        if self.attention is not None:
+            attended, _ = self.attention(
+                query, words, words, key_padding_mask=~mask, need_weights=False
+            )
+            query = query + attended
+        parts = [query, left @ words, right @ words]
+        if self.span_pooling:
+            parts.append(weighted_mean(soft_inside(left, right), words))
+        return self.output(self.dropout(torch.relu(torch.cat(parts, dim=-1))))
+
+    def grow(self, n_labels: int) -> None:
+        """Rows for new labels; they start low, so that what was found before still is."""
+        old = self.output
+        new = nn.Linear(old.in_features, n_labels + 1).to(old.weight.device)
+        with torch.no_grad():
+            new.weight.zero_()
+            new.bias.fill_(float(old.bias.min()) - 4.0)
+            new.weight[: old.out_features] = old.weight
+            new.bias[: old.out_features] = old.bias
+        self.output = new
+
+
+class WordQueries(nn.Module):
+    """Queries made from the words: content and position are projections of a word's own state."""
+
+    def __init__(self, width: int, per_word: int) -> None:
+        super().__init__()
+        self.per_word = per_word
+        self.project = nn.Linear(width, 2 * width)
+        self.kind = nn.Parameter(torch.randn(per_word, width) * 0.02)
+        self.norm = nn.LayerNorm(width)
+        self.position_norm = nn.LayerNorm(width)
+
+    def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
+        """`(B, N, h)` words to queries in word order, `per_word` for each."""
+        content, position = self.project(words).chunk(2, dim=-1)
+        content = (content.unsqueeze(2) + self.kind).flatten(1, 2)
+        anchors = torch.arange(words.shape[1], device=words.device)
+        return Queries(
+            content=self.norm(content),
+            position=self.position_norm(position).repeat_interleave(self.per_word, dim=1),
+            mask=mask.repeat_interleave(self.per_word, dim=1),
+            anchors=anchors.repeat_interleave(self.per_word),
+        )
+
+
+class LearnedQueries(nn.Module):
+    """The paper's queries: tables of content and position, one shared type vector (eq. 1)."""
+
+    def __init__(self, width: int, n_queries: int) -> None:
+        super().__init__()
+        self.content = nn.Parameter(torch.randn(n_queries, width) * 0.02)
+        self.position = nn.Parameter(torch.randn(n_queries, width) * 0.02)
+        self.kind = nn.Parameter(torch.randn(width) * 0.02)
+        self.norm, self.position_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.dropout = nn.Dropout()
+
+    def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
+        """The same M queries for every sentence."""
+        shape = (words.shape[0], -1, -1)
+        content = self.dropout(self.norm(self.content + self.kind))
+        position = self.dropout(self.position_norm(self.position))
+        return Queries(content=content.expand(shape), position=position.expand(shape))
+
+
+class EncodedQueries(nn.Module):
+    """Queries that the encoder has read along with the words; positions are learned here."""
+
+    def __init__(self, width: int, hidden: int, n_queries: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(width, hidden) if width != hidden else nn.Identity()
+        self.position = nn.Parameter(torch.randn(n_queries, hidden) * 0.02)
+        self.position_norm = nn.LayerNorm(hidden)
+        self.dropout = nn.Dropout()
+
+    def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
+        """given: `(B, M, width)` query vectors of the encoder."""
+        if given is None:
+            raise ValueError(
+                "PIQN: query_source is 'encoder', but the encoder gives no queries. Use "
+                "spacy_nested_ner.QueryEncoder.v1 as tok2vec, or another query_source."
+            )
+        position = self.dropout(self.position_norm(self.position))
+        return Queries(
+            content=self.project(given), position=position.expand(given.shape[0], -1, -1)
+        )
+
+
+def _query_input(source: str, width: int, hidden: int, n_queries: int, per_word: int) -> nn.Module:
+    if source == "words":
+        return WordQueries(hidden, per_word)
+    if source == "learned":
+        return LearnedQueries(hidden, n_queries)
+    return EncodedQueries(width, hidden, n_queries)
+
+
+def _gather(probability: Tensor, index: Tensor) -> Tensor:
+    """`(B, M, K)` probabilities at `(B, G)` indices: `(B, M, G)`."""
+    return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))
+
+
+def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:
+    return gold.spans, gold.labels, gold.mask
+
+
+def _fix_dropout(module: nn.Module, rate: float) -> None:
+    for part in module.modules():
+        if isinstance(part, nn.Dropout) and not getattr(part, "fixed", False):
+            part.p = rate
+            part.fixed = True  # type: ignore[assignment]
+
+
+def _check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"PIQN: {name} is {value!r}, must be one of {', '.join(choices)}.")

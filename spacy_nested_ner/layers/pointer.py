@@ -1,0 +1,85 @@
+"""Pointers: how well does each word of a sentence answer each query."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Optional
+
+import torch
+from torch import Tensor, nn
+
+
+class AdditivePointer(nn.Module):
+    """`w . ReLU(W_q q + W_w x) + b` for every query and word (PIQN eq. 4-5).
+
+    Builds a `(batch, queries, words, width)` tensor, which dominates the cost of a head.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.word = nn.Linear(width, width, bias=False)
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, queries: Tensor, words: Tensor) -> Tensor:
+        """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
+        fused = torch.relu(self.query(queries).unsqueeze(2) + self.word(words).unsqueeze(1))
+        return self.score(fused).squeeze(-1)
+
+
+class BilinearPointer(nn.Module):
+    """Scaled product of a projected query and a projected word: one matrix product per side.
+
+    No paper of the five has it; it answers the same question as eq. 4 of PIQN without the
+    four-dimensional tensor.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.word = nn.Linear(width, width)
+        self.bias = nn.Parameter(torch.zeros(1))
+        self.scale = width**-0.5
+
+    def forward(self, queries: Tensor, words: Tensor) -> Tensor:
+        """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
+        product = self.query(queries) @ self.word(words).transpose(1, 2)
+        return product * self.scale + self.bias
+
+
+class OffsetBias(nn.Module):
+    """A learned bias for each distance between a query's anchor word and the word it points at.
+
+    reach: distances beyond it share the bias of the largest.
+    """
+
+    def __init__(self, reach: int) -> None:
+        super().__init__()
+        self.reach = reach
+        self.bias = nn.Parameter(torch.zeros(2 * reach + 1))
+
+    def forward(self, anchors: Tensor, n_words: int) -> Tensor:
+        """anchors: `(queries,)` long word index; returns `(queries, words)`."""
+        position = torch.arange(n_words, device=anchors.device)
+        offset = (position - anchors.unsqueeze(1)).clamp(-self.reach, self.reach)
+        return self.bias[offset + self.reach]
+
+
+POINTERS: Dict[str, Callable[[int], nn.Module]] = {
+    "additive": AdditivePointer,
+    "bilinear": BilinearPointer,
+}
+
+
+def make_pointer(kind: str, width: int) -> nn.Module:
+    """A pointer by name; ValueError with the names there are for any other."""
+    if kind not in POINTERS:
+        raise ValueError(f"Unknown pointer {kind!r}: choose one of {', '.join(sorted(POINTERS))}.")
+    return POINTERS[kind](width)
+
+
+def mask_words(logits: Tensor, mask: Optional[Tensor]) -> Tensor:
+    """Give padding a logit of -1e4: probability 0 under sigmoid and softmax, no NaN.
+
+    logits: `(batch, queries, words)`; mask: `(batch, words)` bool.
+    """
+    return logits if mask is None else logits.masked_fill(~mask.unsqueeze(1), -1e4)

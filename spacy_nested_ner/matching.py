@@ -1,0 +1,69 @@
+"""Assignment of gold entities to queries or proposals by linear assignment.
+
+Speaks numpy: costs come in as arrays on the CPU, targets go out as index arrays. -1 means None.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+Assignment = Callable[[np.ndarray, int], np.ndarray]
+
+
+def balanced_quantities(n_gold: int, total: int) -> np.ndarray:
+    """How many queries each gold entity may have, `(n_gold,)` int, as even as `total` allows.
+
+    Every entity gets at least one: where `total` is smaller than `n_gold`, the total grows to it
+    (PIQN section 3.4: the quantities are balanced, no gold entity is left out).
+    """
+    total = max(total, n_gold)
+    quantities = np.full(n_gold, total // n_gold, dtype=np.int64)
+    quantities[: total % n_gold] += 1
+    return quantities
+
+
+def assign_dynamic(cost: np.ndarray, total: int) -> np.ndarray:
+    """One-to-many linear assignment (PIQN eq. 9).
+
+    cost: `(queries, gold)` float. total: assignable quantity Q over all gold entities.
+    Returns `(queries,)` int: the gold entity of each query, -1 for None. With more gold entities
+    than queries every query gets one entity and the dearest entities stay without.
+    """
+    n_queries, n_gold = cost.shape
+    if not n_gold or not n_queries:
+        return np.full(n_queries, -1, dtype=np.int64)
+    quantities = balanced_quantities(n_gold, min(total, n_queries))
+    columns = np.repeat(np.arange(n_gold), quantities)
+    rows, chosen = linear_sum_assignment(cost[:, columns])
+    targets = np.full(n_queries, -1, dtype=np.int64)
+    targets[rows] = columns[chosen]
+    return targets
+
+
+def assign_one_to_one(cost: np.ndarray, total: int) -> np.ndarray:
+    """Each gold entity goes to exactly one query (PIQN table 4, "one-to-one"). As above."""
+    return assign_dynamic(cost, cost.shape[1])
+
+
+def assign_static(cost: np.ndarray, total: int) -> np.ndarray:
+    """Gold entities in the given order to the first queries (PIQN table 4, "static").
+
+    The costs are not looked at; entity k owns a fixed block of the first `total` queries.
+    """
+    n_queries, n_gold = cost.shape
+    targets = np.full(n_queries, -1, dtype=np.int64)
+    if n_gold:
+        quantities = balanced_quantities(n_gold, min(total, n_queries))
+        order = np.repeat(np.arange(n_gold), quantities)[:n_queries]
+        targets[: len(order)] = order
+    return targets
+
+
+ASSIGNMENTS: Dict[str, Assignment] = {
+    "dynamic": assign_dynamic,
+    "one_to_one": assign_one_to_one,
+    "static": assign_static,
+}

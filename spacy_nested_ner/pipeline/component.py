@@ -1,0 +1,407 @@
+"""The trainable pipe that all systems share."""
+
+import math
+import os
+import warnings
+from itertools import islice
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+import numpy as np
+import torch
+from spacy.errors import Errors
+from spacy.language import Language
+from spacy.pipeline import TrainablePipe
+from spacy.tokens import Doc, Span, SpanGroup
+from spacy.training import Example, validate_examples
+from spacy.util import minibatch
+from spacy.vocab import Vocab
+from thinc.api import Optimizer, set_dropout_rate
+
+from spacy_nested_ner.architectures.head_model import head_shim, set_label_dim
+from spacy_nested_ner.architectures.types import HeadInput, HeadModel, SpanScores
+from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
+from spacy_nested_ner.pipeline.gold import gold_segments
+from spacy_nested_ner.pipeline.segments import Segments, cut_segments
+
+LOST_REMEDY = {
+    "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
+    "unknown label": "add the labels at initialize or with add_label",
+    "across segments": "no sentence or window holds them; check the sentence boundaries or set a "
+    "larger window and a smaller stride",
+}
+
+
+class SegmentSpans(NamedTuple):
+    """What `predict` gives to `set_annotations`."""
+
+    segments: Segments
+    spans: SpanScores
+
+
+class NestedNER(TrainablePipe):
+    """Trainable pipe for entities that nest, cross or share a span.
+
+    Predicts `doc.spans[spans_key]` with one float32 score per span in `attrs["scores"]`. Gold is
+    read from `reference.spans[spans_key]`. A head works on one segment of a doc at a time, see
+    `cut_segments`; the encoder sees the whole doc.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: HeadModel,
+        name: str,
+        *,
+        spans_key: str = "sc",
+        overlap: str = "any",
+        labels_per_span: Optional[int] = None,
+        set_ents: Optional[str] = None,
+        window: int = 128,
+        stride: int = 96,
+        scorer: Optional[Callable] = None,
+        options: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        """Create the pipe.
+
+        spans_key (str): Key of `doc.spans` to read gold from and to write to.
+        overlap (str): "any", "no_crossing" (nesting only) or "flat".
+        labels_per_span (Optional[int]): How many labels one span may carry; None for any number.
+        set_ents (Optional[str]): Also set `doc.ents`, which cannot overlap, to the "outermost",
+            "innermost" or "highest" (score) spans. None leaves `doc.ents` alone.
+        window, stride (int): Segments longer than `window` tokens are cut into windows that start
+            every `stride` tokens.
+        options (Dict[str, Any]): Run-time settings of the head (thresholds); in `pipe.cfg`.
+        """
+        self.vocab, self.model, self.name = vocab, model, name
+        self.scorer = scorer
+        settings = {
+            "spans_key": spans_key,
+            "overlap": overlap,
+            "labels_per_span": labels_per_span,
+            "set_ents": set_ents,
+            "window": window,
+            "stride": stride,
+            **(options or {}),
+        }
+        self.cfg: Dict[str, Any] = {"labels": [], "configured": dict(settings), **settings}
+        self._option_names = tuple(options or ())
+        self._warned: Set[str] = set()
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        cfg = self.cfg
+        if cfg["overlap"] not in OVERLAPS:
+            raise ValueError(self._says(f"overlap must be one of {', '.join(OVERLAPS)}"))
+        if cfg["set_ents"] is not None and cfg["set_ents"] not in ENTS:
+            raise ValueError(self._says(f"set_ents must be null or one of {', '.join(ENTS)}"))
+        if not 0 < cfg["stride"] <= cfg["window"]:
+            raise ValueError(self._says("needs 0 < stride <= window"))
+        if cfg["labels_per_span"] is not None and cfg["labels_per_span"] < 1:
+            raise ValueError(self._says("labels_per_span must be null or at least 1"))
+
+    def _says(self, problem: str) -> str:
+        return f"Component '{self.name}': {problem}."
+
+    def _warn_once(self, key: str, problem: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            warnings.warn(self._says(problem), stacklevel=3)
+
+    @property
+    def key(self) -> str:
+        """RETURNS (str): Key of `doc.spans`."""
+        return self.cfg["spans_key"]
+
+    @property
+    def labels(self) -> Tuple[str, ...]:
+        """RETURNS (Tuple[str, ...]): The labels, in the order of the head's outputs."""
+        return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> List[str]:
+        """RETURNS (List[str]): What `spacy init labels` saves and `initialize` takes."""
+        return list(self.labels)
+
+    def add_label(self, label: str) -> int:
+        """Add a label; a trained head grows and keeps what it learned.
+
+        RETURNS (int): 0 if the label was there already, else 1.
+        """
+        if not isinstance(label, str):
+            raise ValueError(Errors.E187)
+        if label in self.labels:
+            return 0
+        self.cfg["labels"].append(label)
+        self.vocab.strings.add(label)
+        if head_shim(self.model).is_built:
+            head_shim(self.model).add_labels(list(self.labels))
+            self._sync_labels()
+        return 1
+
+    def _sync_labels(self) -> None:
+        self.model.attrs["labels"] = list(self.labels)
+        set_label_dim(self.model)
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Optional[Language] = None,
+        labels: Optional[List[str]] = None,
+    ) -> None:
+        """Collect the labels, build the model.
+
+        get_examples (Callable): Returns a representative sample of examples.
+        labels (Optional[List[str]]): Labels to use, typically from `spacy init labels`; without
+            them every label of the examples is added.
+        RAISES (ValueError): If there are no labels; says which span keys the examples have.
+        """
+        sample = list(islice((eg for eg in get_examples() if len(eg.reference)), 10))
+        found, keys = self._scan_gold(get_examples(), collect=labels is None)
+        for label in found if labels is None else labels:
+            self.add_label(label)
+        if not self.labels:
+            raise ValueError(self._no_labels(keys))
+        if keys and self.key not in keys:
+            self._warn_once("key", self._other_keys(keys))
+        docs = [eg.x for eg in sample]
+        rows = cut_segments(docs, self.cfg["window"], self.cfg["stride"]).rows
+        self.model.attrs["labels"] = list(self.labels)
+        self.model.initialize(X=HeadInput(docs, rows) if docs else None)
+
+    def _scan_gold(
+        self, examples: Iterable[Example], collect: bool
+    ) -> Tuple[Dict[str, None], Dict[str, int]]:
+        """Labels in the order of their appearance, and how many docs have spans per key."""
+        labels: Dict[str, None] = {}
+        keys: Dict[str, int] = {}
+        for eg in examples:
+            for key in eg.reference.spans:
+                keys[key] = keys.get(key, 0) + 1
+            if collect:
+                labels.update(dict.fromkeys(s.label_ for s in eg.reference.spans.get(self.key, [])))
+        return labels, keys
+
+    def _other_keys(self, keys: Dict[str, int]) -> str:
+        have = ", ".join(f"'{key}'" for key in sorted(keys)) or "no spans at all"
+        return (
+            f"no training doc has spans under spans_key '{self.key}'; the docs have {have}. Set "
+            "spans_key to the key of your annotation"
+        )
+
+    def _no_labels(self, keys: Dict[str, int]) -> str:
+        problem = (
+            self._other_keys(keys)
+            if self.key not in keys
+            else f"the training docs have no entity under spans_key '{self.key}'"
+        )
+        return self._says(
+            f"no labels to initialize with: {problem}, or give labels at initialize or by "
+            "add_label"
+        )
+
+    def predict(self, docs: Iterable[Doc]) -> SegmentSpans:
+        """Find spans without setting them. RETURNS (SegmentSpans): For `set_annotations`."""
+        docs = list(docs)
+        segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
+        options = {name: self.cfg[name] for name in self._option_names}
+        if not len(segments.rows):
+            empty = np.zeros(0, dtype=np.int64)
+            return SegmentSpans(
+                segments, SpanScores(empty, empty, empty, empty, empty.astype(np.float32))
+            )
+        output = self.model.predict(HeadInput(docs, segments.rows, options=options))
+        return SegmentSpans(segments, output.spans)
+
+    def set_annotations(self, docs: Iterable[Doc], found: SegmentSpans) -> None:
+        """Set `doc.spans[spans_key]` and its scores, and `doc.ents` if `set_ents` asks for it."""
+        docs = list(docs)
+        for doc, spans in zip(docs, self._spans_per_doc(len(docs), found)):
+            chosen = select_spans(
+                spans, overlap=self.cfg["overlap"], labels_per_span=self.cfg["labels_per_span"]
+            )
+            doc.spans[self.key] = self._span_group(doc, chosen)
+            if self.cfg["set_ents"] is not None:
+                ents = choose_ents(chosen, self.cfg["set_ents"])
+                doc.set_ents([self._span(doc, span) for span in ents])
+
+    def _spans_per_doc(self, n_docs: int, found: SegmentSpans) -> List[List[ScoredSpan]]:
+        """Only the spans whose middle lies in their window's core, see `Segments`."""
+        (rows, core), spans = found
+        middle = (spans.start + spans.end) / 2
+        low, high = core[spans.segment].T if len(spans.segment) else (middle, middle)
+        own = (low <= middle) & (middle < high)
+        columns = (c[own].tolist() for c in (spans.start, spans.end, spans.label, spans.score))
+        per_doc: List[List[ScoredSpan]] = [[] for _ in range(n_docs)]
+        for doc_index, *values in zip(rows[spans.segment[own], 0].tolist(), *columns):
+            per_doc[doc_index].append(ScoredSpan(*values))
+        return per_doc
+
+    def _span(self, doc: Doc, span: ScoredSpan) -> Span:
+        return Span(doc, span.start, span.end, label=self.labels[span.label])
+
+    def _span_group(self, doc: Doc, spans: List[ScoredSpan]) -> SpanGroup:
+        scores = np.array([span.score for span in spans], dtype=np.float32)
+        return SpanGroup(
+            doc,
+            name=self.key,
+            attrs={"scores": scores},
+            spans=[self._span(doc, span) for span in spans],
+        )
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """Apply the pipe to a stream of docs.
+
+        A batch that fails is tried again doc by doc, so that the error handler only gets the docs
+        that cannot be processed.
+        """
+        for docs in minibatch(stream, size=batch_size):
+            try:
+                self.set_annotations(docs, self.predict(docs))
+            except Exception:  # whatever it is: the second try hands it to the error handler
+                yield from self._one_by_one(docs)
+            else:
+                yield from docs
+
+    def _one_by_one(self, docs: List[Doc]) -> Iterator[Doc]:
+        handle = self.get_error_handler()
+        for doc in docs:
+            try:
+                self.set_annotations([doc], self.predict([doc]))
+            except Exception as error:
+                handle(self.name, self, [doc], error)
+            else:
+                yield doc
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optional[Optimizer] = None,
+        losses: Optional[Dict[str, float]] = None,
+    ) -> Dict[str, float]:
+        """Learn from a batch of examples.
+
+        drop (float): Dropout rate of the encoder, and of the head unless its config sets one.
+        RETURNS (Dict[str, float]): `losses`, with the mean loss of the batch added to the
+            component's name.
+        RAISES (ValueError): If the loss is not a finite number.
+        """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, f"{type(self).__name__}.update")
+        docs = [eg.predicted for eg in examples]
+        segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
+        if not len(segments.rows):
+            return losses
+        set_dropout_rate(self.model, drop)
+        gold = self._gold(examples, segments)
+        output, backprop = self.model.begin_update(HeadInput(docs, segments.rows, gold=gold))
+        loss = sum(output.losses.values())
+        self._check_loss(loss, output.losses)
+        backprop(1.0)
+        if sgd is not None and sgd is not False:
+            self.finish_update(sgd)
+        losses[self.name] += loss
+        return losses
+
+    def get_loss(self, examples: Iterable[Example], scores: Any) -> Tuple[float, Any]:
+        """Mean loss of the examples without dropout and without learning.
+
+        scores is ignored: the gold entities take part in the head's forward pass.
+        RETURNS (Tuple[float, None]): The loss; there is no gradient to hand on.
+        """
+        examples = list(examples)
+        docs = [eg.predicted for eg in examples]
+        segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
+        if not len(segments.rows):
+            return 0.0, None
+        gold = self._gold(examples, segments)
+        output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
+        return sum(output.losses.values()), None
+
+    def _gold(self, examples: List[Example], segments: Segments) -> List[List[Tuple[int, int, int]]]:
+        label_index = {label: i for i, label in enumerate(self.labels)}
+        gold = gold_segments(examples, segments.rows, self.key, label_index)
+        for reason, count in gold.lost.items():
+            if count:
+                self._warn_once(
+                    reason,
+                    f"{count} gold span(s) of this batch cannot be learned from ({reason}): "
+                    f"{LOST_REMEDY[reason]}. Further cases are not reported",
+                )
+        return gold.entities
+
+    def _check_loss(self, loss: float, parts: Dict[str, float]) -> None:
+        if not math.isfinite(loss):
+            values = ", ".join(f"{name} {value}" for name, value in parts.items())
+            raise ValueError(
+                self._says(
+                    f"the loss is not a finite number ({values}). Training has diverged, or the "
+                    "encoder's vectors are not finite: lower the learning rate, use warm-up or "
+                    "gradient clipping, and check the encoder"
+                )
+            )
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Update the weights. An optimizer with parameter groups learns which are the head's."""
+        if hasattr(sgd, "set_group"):
+            head = self.model.get_ref("head")
+            sgd.set_group("head", {head.id, *(shim.id for shim in head.shims)})
+        super().finish_update(sgd)
+        if hasattr(sgd, "flush"):
+            sgd.flush()
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Serialize the pipe."""
+        return super().to_bytes(exclude=exclude)
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NestedNER":
+        """Load the pipe; see `from_disk`."""
+        given = self.cfg["configured"]
+        super().from_bytes(bytes_data, exclude=exclude)
+        self._after_loading(given)
+        return self
+
+    def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> "NestedNER":
+        """Load the pipe.
+
+        A setting given differently in the config now than when the pipe was saved wins over the
+        saved one: `spacy.load(path, config={"components": {name: {"threshold": 0.9}}})` works.
+        RAISES (ValueError): If the weights belong to other labels than the saved ones.
+        """
+        given = self.cfg["configured"]
+        super().from_disk(path, exclude=exclude)
+        self._after_loading(given, Path(path))
+        return self
+
+    def _after_loading(self, given: Dict[str, Any], path: Optional[Path] = None) -> None:
+        saved = self.cfg["configured"]
+        changed = {k: v for k, v in given.items() if k in saved and saved[k] != v}
+        self.cfg.update(changed)
+        self.cfg["configured"] = dict(given)
+        self._check_settings()
+        weights = head_shim(self.model).labels
+        if head_shim(self.model).is_built and weights != list(self.labels):
+            where = f" in {path}" if path else ""
+            raise ValueError(
+                self._says(
+                    f"the weights{where} were trained for the labels {weights}, but the component "
+                    f"has {list(self.labels)}. Load cfg and model of one and the same training"
+                )
+            )
+        for label in self.labels:
+            self.vocab.strings.add(label)
+
+
+def _single_thread() -> None:
+    torch.set_num_threads(1)
+
+
+# A forked process inherits torch's thread pool without its threads and waits for them for ever
+# (nlp.pipe with n_process > 1); with one thread the pool is never asked.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_single_thread)

@@ -1,0 +1,91 @@
+"""Factories. spaCy imports this module whenever a pipeline is made: keep it light."""
+
+from typing import Any, Callable, Dict, Optional
+
+from spacy.language import Language
+from thinc.api import Config, Model
+
+SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
+SCORE_WEIGHTS = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
+
+PIQN_MODEL = """
+[model]
+@architectures = "spacy_nested_ner.PIQN.v1"
+
+[model.tok2vec]
+@architectures = "spacy.HashEmbedCNN.v2"
+pretrained_vectors = null
+width = 96
+depth = 4
+embed_size = 2000
+window_size = 1
+maxout_pieces = 3
+subword_features = true
+"""
+
+
+def _shared_defaults(model: str) -> Dict[str, Any]:
+    """Settings that all factories have."""
+    return {
+        "model": Config().from_str(model)["model"],
+        "spans_key": "sc",
+        "overlap": "any",
+        "labels_per_span": None,
+        "set_ents": None,
+        "window": 128,
+        "stride": 96,
+        "scorer": SCORER,
+    }
+
+
+@Language.factory(
+    "piqn_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults(PIQN_MODEL),
+        "threshold": 0.5,
+        "label_threshold": 0.0,
+        "boundary_threshold": 0.0,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_piqn_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+    label_threshold: float,
+    boundary_threshold: float,
+) -> Any:
+    """`piqn_ner`: Parallel Instance Query Network.
+
+    threshold: smallest score of a span, the product of the probabilities of its label and of its
+        two boundaries. label_threshold, boundary_threshold: smallest of each factor.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={
+            "threshold": threshold,
+            "label_threshold": label_threshold,
+            "boundary_threshold": boundary_threshold,
+        },
+    )

@@ -1,0 +1,70 @@
+"""Gold entities of training examples, in tokens of the predicted doc and in segments."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+from spacy.training import Example
+
+from spacy_nested_ner.architectures.types import Entity
+
+
+class GoldSegments(NamedTuple):
+    """Entities per segment, and what could not be learned from, counted by reason."""
+
+    entities: List[List[Entity]]
+    lost: Dict[str, int]
+
+
+def gold_segments(
+    examples: Sequence[Example],
+    rows: np.ndarray,
+    spans_key: str,
+    label_index: Mapping[str, int],
+) -> GoldSegments:
+    """Place every gold entity in each segment that holds it.
+
+    rows: see `Segments`. Lost, with the reason: "misaligned" (no token boundary of the predicted
+    doc fits), "unknown label" and "across segments" (no sentence or window holds it).
+    """
+    lost = {"misaligned": 0, "unknown label": 0, "across segments": 0}
+    entities: List[List[Entity]] = [[] for _ in rows]
+    by_doc: List[List[int]] = [[] for _ in examples]
+    for i, doc_index in enumerate(rows[:, 0]):
+        by_doc[doc_index].append(i)
+    for example, segments in zip(examples, by_doc):
+        spans, misaligned = aligned_gold(example, spans_key)
+        lost["misaligned"] += misaligned
+        for start, end, label in spans:
+            if label not in label_index:
+                lost["unknown label"] += 1
+                continue
+            holders = [i for i in segments if rows[i, 1] <= start and end <= rows[i, 2]]
+            lost["across segments"] += not holders
+            for i in holders:
+                first = int(rows[i, 1])
+                entities[i].append((start - first, end - first - 1, label_index[label]))
+    return GoldSegments([sorted(set(group)) for group in entities], lost)
+
+
+def aligned_gold(example: Example, spans_key: str) -> Tuple[List[Tuple[int, int, str]], int]:
+    """Gold spans as `(start, end, label)` in tokens of the predicted doc, and how many of them
+    start or end inside a predicted token."""
+    reference, predicted = example.reference, example.predicted
+    gold = reference.spans.get(spans_key, [])
+    if _same_tokens(example):
+        return [(span.start, span.end, span.label_) for span in gold], 0
+    if reference.text == predicted.text:
+        fitted = [predicted.char_span(s.start_char, s.end_char, label=s.label) for s in gold]
+    else:  # other whitespace: spaCy's alignment knows how the tokens belong together
+        fitted = example.get_aligned_spans_y2x(gold, allow_overlap=True)
+    found = [(span.start, span.end, span.label_) for span in fitted if span is not None]
+    return found, len(gold) - len(found)
+
+
+def _same_tokens(example: Example) -> bool:
+    reference, predicted = example.reference, example.predicted
+    return len(reference) == len(predicted) and np.array_equal(
+        reference.to_array("ORTH"), predicted.to_array("ORTH")
+    )

@@ -1,0 +1,1 @@
+"""Optimizer and learning rate schedules that the papers' training recipes need."""

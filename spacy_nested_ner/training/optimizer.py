@@ -1,0 +1,254 @@
+"""AdamW with two learning rates and clipping by the global norm, as a Thinc optimizer.
+
+Thinc 8.3 hands its optimizer one parameter at a time, so that neither a norm over all parameters
+nor a group of them can be seen. Here a call only collects; `AdamW.flush` applies the whole step.
+"""
+
+from typing import Dict, List, Optional, Set, Tuple, cast
+
+import numpy
+import torch
+from thinc.api import Model, Optimizer, get_torch_default_device
+from thinc.optimizers import FloatOrSeq, KeyT
+from thinc.types import FloatsXd
+from torch import Tensor, nn
+
+HEAD = "head"
+BIAS_NAMES = ("b", "bias")
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), one step over all parameters.
+
+    Weights are updated in place by `flush`, which is called by `step_schedules` (so by
+    `spacy train` after each step), by a call with a parameter that is already waiting (a new step
+    has begun), and by whoever wants the step to take effect now. A loop of one's own around
+    `nlp.update(..., sgd=optimizer)` should end each step with `step_schedules()` or `flush()`.
+
+    A parameter whose rate is 0 is frozen as if it did not require a gradient: no update, no decay,
+    no moments, no share in the norm. Parameter averages are not offered (`averages` is None),
+    because Thinc's PyTorch wrapper ignores them. Weights must share memory with the arrays that
+    Thinc hands over: true of Thinc layers and PyTorch wrappers on CPU and CUDA, not on Apple's
+    MPS and not for TensorFlow or MXNet wrappers.
+
+    learn_rate: rate of everything that is not in the group "head", a number or a schedule.
+    head_learn_rate: rate of the group "head", a number or a schedule; `learn_rate` if None.
+    weight_decay: decay per step and unit of learning rate; biases and 1-d parameters have none.
+    beta1, beta2, eps: as in Adam.
+    grad_clip: highest norm of the gradient over all parameters of a step together; 0 for no limit.
+    bias_correction: False for the moments as they are, as in BERT's own optimizer.
+    """
+
+    head_learn_rate: Optional[float]
+    bias_correction: bool
+
+    def __init__(
+        self,
+        learn_rate: FloatOrSeq,
+        *,
+        head_learn_rate: Optional[FloatOrSeq] = None,
+        weight_decay: FloatOrSeq = 0.01,
+        beta1: FloatOrSeq = 0.9,
+        beta2: FloatOrSeq = 0.999,
+        eps: FloatOrSeq = 1e-8,
+        grad_clip: FloatOrSeq = 1.0,
+        bias_correction: bool = True,
+    ):
+        super().__init__(
+            learn_rate,
+            L2=weight_decay,
+            beta1=beta1,
+            beta2=beta2,
+            eps=eps,
+            grad_clip=grad_clip,
+            use_averages=False,
+        )
+        self.head_learn_rate = None
+        # One schedule object for both would be advanced twice a step.
+        if head_learn_rate is not None and head_learn_rate is not learn_rate:
+            self._set_attr_or_schedule("head_learn_rate", head_learn_rate)
+        self.bias_correction = bias_correction
+        self._head: Set[KeyT] = set()
+        self._parameters: Dict[KeyT, nn.Parameter] = {}
+        # Parameters of the step under way, with their learning rate and weight decay.
+        self._pending: Dict[KeyT, Tuple[float, float]] = {}
+        self._torch = torch.optim.AdamW([{"params": []}], fused=True, **self._settings())
+
+    def set_group(self, name: str, model: Model) -> None:
+        """Put all parameters of a model into a group with a learning rate of its own.
+
+        To be called before the model's `finish_update`, any number of times and for any number of
+        models. Parameters are told apart by `(id, name)`, not by id, because Thinc numbers nodes
+        and shims independently.
+
+        name: "head", the only group beside the default one.
+        model: the Thinc model whose nodes and PyTorch modules, all the way down, are meant.
+
+        Raises ValueError for another name.
+        """
+        if name != HEAD:
+            raise ValueError(f"AdamW has no parameter group '{name}', only '{HEAD}'.")
+        self._head.update(_parameter_keys(model))
+
+    def __call__(
+        self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
+    ) -> Tuple[FloatsXd, FloatsXd]:
+        """Collect one parameter and its gradient for the next `flush`.
+
+        Returns the same two arrays, the weights unchanged for now, the gradient set to zero as
+        Thinc's optimizer does (Thinc's models rely on it).
+        """
+        if gradient.size == 0:
+            return weights, gradient
+        if key in self._pending:
+            self.flush()
+        rate = lr_scale * self._rate(key)
+        incoming = _as_tensor(gradient)
+        if rate != 0:
+            parameter = self._bind(key, _as_tensor(weights))
+            cast(Tensor, parameter.grad).copy_(incoming)
+            self._pending[key] = (rate, self.L2 if _decays(key[1], weights.ndim) else 0.0)
+        incoming.zero_()
+        return weights, gradient
+
+    def flush(self) -> None:
+        """Apply the collected step to the weights, in place. Without one, do nothing.
+
+        Raises ValueError if the norm of the gradient is not finite; the step is dropped then.
+        """
+        pending, self._pending = self._pending, {}
+        if not pending:
+            return
+        if get_torch_default_device().type == "mps":
+            raise ValueError(
+                "spacy_nested_ner.AdamW.v1 cannot update weights on Apple's MPS, where Thinc "
+                "hands over copies. Train on the CPU or use @optimizers = 'Adam.v1'."
+            )
+        self._clip([self._parameters[key] for key in pending])
+        self._torch.param_groups = self._groups(pending)
+        self._torch.step()
+
+    def step_schedules(self) -> None:
+        """Apply the collected step, then move all schedules on by one."""
+        self.flush()
+        super().step_schedules()
+
+    def _rate(self, key: KeyT) -> float:
+        if self.head_learn_rate is not None and key in self._head:
+            return self.head_learn_rate
+        return self.learn_rate
+
+    def _settings(self) -> dict:
+        """What all parameters have in common: schedules may have changed it since the last step."""
+        return {"betas": (float(self.b1), float(self.b2)), "eps": float(self.eps)}
+
+    def _bind(self, key: KeyT, weights: Tensor) -> nn.Parameter:
+        """The torch parameter of a key, sharing the memory of the given weights.
+
+        Weights may have moved since the last step (a model loaded from disk); the moments stay
+        as long as the layout does, and start anew otherwise (a resized layer, another device).
+        """
+        parameter = self._parameters.get(key)
+        if parameter is not None and _layout(parameter) == _layout(weights):
+            parameter.data = weights
+            return parameter
+        if parameter is not None:
+            self._torch.state.pop(parameter, None)
+        parameter = self._parameters[key] = nn.Parameter(weights)
+        parameter.grad = torch.empty_like(weights)
+        if not self.bias_correction:
+            self._torch.state[parameter] = _uncorrected_state(parameter)
+        return parameter
+
+    def _clip(self, parameters: List[nn.Parameter]) -> None:
+        limit = self.grad_clip or float("inf")
+        try:
+            nn.utils.clip_grad_norm_(parameters, limit, error_if_nonfinite=True)
+        except RuntimeError as err:
+            if "non-finite" not in str(err):
+                raise
+            raise ValueError(_nonfinite_message(parameters)) from err
+
+    def _groups(self, pending: Dict[KeyT, Tuple[float, float]]) -> List[dict]:
+        """Parameter groups for torch: one per pair of learning rate and weight decay."""
+        members: Dict[Tuple[float, float], List[nn.Parameter]] = {}
+        for key, setting in pending.items():
+            members.setdefault(setting, []).append(self._parameters[key])
+        common = {**self._torch.defaults, **self._settings()}
+        return [
+            {**common, "params": parameters, "lr": rate, "weight_decay": decay}
+            for (rate, decay), parameters in members.items()
+        ]
+
+
+def make_adamw(
+    learn_rate: FloatOrSeq = 1e-3,
+    *,
+    head_learn_rate: Optional[FloatOrSeq] = None,
+    weight_decay: FloatOrSeq = 0.01,
+    beta1: FloatOrSeq = 0.9,
+    beta2: FloatOrSeq = 0.999,
+    eps: FloatOrSeq = 1e-8,
+    grad_clip: FloatOrSeq = 1.0,
+    bias_correction: bool = True,
+) -> Optimizer:
+    """`spacy_nested_ner.AdamW.v1`: see `AdamW` for the arguments."""
+    return AdamW(
+        learn_rate,
+        head_learn_rate=head_learn_rate,
+        weight_decay=weight_decay,
+        beta1=beta1,
+        beta2=beta2,
+        eps=eps,
+        grad_clip=grad_clip,
+        bias_correction=bias_correction,
+    )
+
+
+def _parameter_keys(model: Model) -> Set[KeyT]:
+    """The keys by which Thinc's `finish_update` names the parameters of a model."""
+    keys: Set[KeyT] = set()
+    for node in model.walk():
+        keys.update((node.id, name) for name in node.param_names)
+        for shim in node.shims:
+            if isinstance(shim._model, nn.Module):
+                keys.update((shim.id, name) for name, _ in shim._model.named_parameters())
+    return keys
+
+
+def _as_tensor(array: FloatsXd) -> Tensor:
+    """A tensor on the memory of a numpy or cupy array, never a copy."""
+    if isinstance(array, numpy.ndarray):
+        return torch.from_numpy(array)
+    return torch.from_dlpack(array)
+
+
+def _decays(name: str, ndim: int) -> bool:
+    """Biases and normalisation weights do not decay. Thinc's Maxout has a bias `b` of 2 axes."""
+    return ndim > 1 and name.rsplit(".", 1)[-1] not in BIAS_NAMES
+
+
+def _layout(tensor: Tensor) -> tuple:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _uncorrected_state(parameter: nn.Parameter) -> Dict[str, Tensor]:
+    """Moments at 0 after infinitely many steps: both of Adam's corrections `1 - beta**step` are 1.
+
+    torch's AdamW has no switch for the corrections; infinity stays infinity when it counts on.
+    """
+    return {
+        "step": torch.tensor(float("inf"), device=parameter.device),
+        "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+        "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+    }
+
+
+def _nonfinite_message(parameters: List[nn.Parameter]) -> str:
+    gradients = [cast(Tensor, parameter.grad) for parameter in parameters]
+    affected = sum(not bool(torch.isfinite(gradient).all()) for gradient in gradients)
+    return (
+        f"The norm of the gradient is not finite ({affected} of {len(gradients)} parameters hold "
+        "NaN or infinite values), so the step was not applied. Lower the learning rate, warm it "
+        "up over more steps, and check the training data for the batch at hand."
+    )

@@ -1,0 +1,87 @@
+"""Schedules on numbers worked out by hand."""
+
+from itertools import islice
+from typing import Iterable, List
+
+import pytest
+import spacy
+
+from spacy_nested_ner.training.optimizer import AdamW
+from spacy_nested_ner.training.schedules import delayed_warmup_linear, two_stage_linear
+
+
+def first(schedule: Iterable[float], n: int) -> List[float]:
+    return list(islice(schedule, n))
+
+
+def test_delayed_warmup_linear() -> None:
+    rates = first(delayed_warmup_linear(0.4, frozen_steps=3, warmup_steps=2, total_steps=9), 12)
+    # 3 frozen, 2 up from 0, then the peak and down by a quarter of it in each of 4 steps.
+    assert rates == pytest.approx([0, 0, 0, 0, 0.2, 0.4, 0.3, 0.2, 0.1, 0, 0, 0])
+
+
+def test_delayed_without_delay_and_warmup() -> None:
+    rates = first(delayed_warmup_linear(0.4, frozen_steps=0, warmup_steps=0, total_steps=4), 6)
+    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1, 0, 0])
+
+
+def test_two_stage_linear() -> None:
+    schedule = two_stage_linear(0.2, 0.8, split_step=6, total_steps=16, warmup=0.2)
+    # Stage 1: round(0.2 * 6) = 1 step up, 5 down. Stage 2: 2 up, 8 down.
+    stage_1 = [0, 0.2, 0.16, 0.12, 0.08, 0.04]
+    stage_2 = [0, 0.4, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+    assert first(schedule, 18) == pytest.approx([*stage_1, *stage_2, 0, 0])
+
+
+def test_encoder_and_head_share_the_second_stage() -> None:
+    encoder = first(two_stage_linear(0.0, 1.0, split_step=20, total_steps=120), 125)
+    head = first(two_stage_linear(1.0, 1.0, split_step=20, total_steps=120), 125)
+    assert encoder[:20] == [0.0] * 20 and encoder[20:] == head[20:]
+    assert max(head[:20]) == 1.0
+    assert encoder == first(delayed_warmup_linear(1.0, 20, 10, 120), 125)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "problem"),
+    [
+        ("delayed", {"frozen_steps": 8, "warmup_steps": 3, "total_steps": 10}, "frozen_steps"),
+        ("two_stage", {"split_step": 11, "total_steps": 10}, "split_step"),
+        ("two_stage", {"split_step": 1, "total_steps": 10, "warmup": 10}, "share"),
+    ],
+)
+def test_impossible_settings(name: str, settings: dict, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        if name == "delayed":
+            delayed_warmup_linear(0.1, **settings)
+        else:
+            two_stage_linear(0.1, 0.1, **settings)
+
+
+def test_resolve_from_a_config() -> None:
+    config = {
+        "@optimizers": "spacy_nested_ner.AdamW.v1",
+        "learn_rate": {
+            "@schedules": "spacy_nested_ner.delayed_warmup_linear.v1",
+            "initial_rate": 0.1,
+            "frozen_steps": 2,
+            "warmup_steps": 1,
+            "total_steps": 5,
+        },
+        "head_learn_rate": {
+            "@schedules": "spacy_nested_ner.two_stage_linear.v1",
+            "first_rate": 0.3,
+            "second_rate": 0.2,
+            "split_step": 2,
+            "total_steps": 6,
+            "warmup": 0.0,
+        },
+    }
+    optimizer = spacy.registry.resolve({"optimizer": config})["optimizer"]
+    assert isinstance(optimizer, AdamW)
+    rates = []
+    for _ in range(6):
+        rates.append((optimizer.learn_rate, optimizer.head_learn_rate))
+        optimizer.step_schedules()
+    expected_encoder, expected_head = [0, 0, 0, 0.1, 0.05, 0], [0.3, 0.15, 0.2, 0.15, 0.1, 0.05]
+    assert [encoder for encoder, _ in rates] == pytest.approx(expected_encoder)
+    assert [head for _, head in rates] == pytest.approx(expected_head)
