@@ -40,6 +40,13 @@ setup(
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
         ],
+        "thinc_optimizers": [
+            "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:make_adamw",
+        ],
+        "thinc_schedules": [
+            "spacy_nested_ner.two_stage_linear.v1 = "
+            "spacy_nested_ner.training.schedules:two_stage_linear",
+        ],
         "spacy_scorers": [
             "spacy_nested_ner.nested_scorer.v1 = "
             "spacy_nested_ner.pipeline.scorer:make_nested_scorer",

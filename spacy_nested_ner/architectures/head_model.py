@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spacy_nested_ner.architectures.shim import HeadShim
 from spacy_nested_ner.architectures.types import (
+    NO_SPANS,
     HeadInput,
     HeadModel,
     HeadOutput,
@@ -26,7 +27,7 @@ def build_head_model(
     tok2vec: Tok2VecModel,
     head_class: Callable[..., Head],
     settings: Dict[str, Any],
-    batch_words: int = 2048,
+    batch_words: int = 512,
 ) -> HeadModel:
     """Compose an encoder and a head.
 
@@ -108,8 +109,8 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
     """Encode the docs, run the head over batches of segments.
 
     X: a `HeadInput`; a list of docs is taken as one segment per doc. Training needs `X.gold` and
-    gives losses; the callback takes their common factor (1.0) and returns what the encoder's own
-    callback returns.
+    gives losses, whose sum the callback derives (it takes anything and ignores it); it returns
+    what the encoder's own callback returns.
     """
     if not isinstance(X, HeadInput):
         X = whole_docs(list(X))
@@ -124,11 +125,12 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
         losses = _losses(head, X, words, queries, offsets, batches)
         total = torch.stack(list(losses.values())).sum()
 
-    def backprop_losses(d_loss: Any = 1.0) -> List[Any]:
-        (total * float(d_loss)).backward()
+    def backprop_losses(d_output: Any) -> List[Any]:
+        total.backward()
         return backprop(words.grad, None if queries is None else queries.grad)
 
-    return HeadOutput({k: float(v.detach()) for k, v in losses.items()}, None), backprop_losses
+    values = {name: float(loss.detach()) for name, loss in losses.items()}
+    return HeadOutput(values, NO_SPANS), backprop_losses
 
 
 def whole_docs(docs: List[Any]) -> HeadInput:
@@ -166,7 +168,7 @@ def _encode(
 
         def back_with_queries(d_words: Tensor, d_queries: Tensor) -> List[Any]:
             return backprop_queries(
-                (_gradient(d_words, words), _gradient(d_queries, queries))  # type: ignore[arg-type]
+                (_gradient(d_words, words), _gradient(d_queries, queries))
             )
 
         return words, queries, np.cumsum(lengths) - lengths, back_with_queries
@@ -261,8 +263,7 @@ def _predict(
 def collect_spans(found: List[Predictions], segments: np.ndarray) -> SpanScores:
     """Join the predictions of all batches on the CPU, in a fixed order, in tokens of the docs."""
     if not found:
-        empty = np.zeros(0, dtype=np.int64)
-        return SpanScores(empty, empty, empty, empty, np.zeros(0, dtype=np.float32))
+        return NO_SPANS
     columns = [torch.cat(column).cpu().numpy() for column in zip(*found)]
     segment, start, end, label, score = columns
     order = np.lexsort((label, end, start, segment))
@@ -277,7 +278,7 @@ def collect_spans(found: List[Predictions], segments: np.ndarray) -> SpanScores:
     )
 
 
-def _no_backprop(d_loss: Any = None) -> List[Any]:
+def _no_backprop(d_output: Any) -> List[Any]:
     return []
 
 

@@ -37,7 +37,7 @@ def build_piqn(
     none_weight: Optional[float] = None,
     auxiliary: bool = True,
     dropout: Optional[float] = None,
-    batch_words: int = 2048,
+    batch_words: int = 512,
 ) -> Model[HeadInput, HeadOutput]:
     """`spacy_nested_ner.PIQN.v1`: Parallel Instance Query Network on any tok2vec.
 

@@ -26,6 +26,10 @@ class SpanScores(NamedTuple):
     score: np.ndarray
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+NO_SPANS = SpanScores(_NONE, _NONE, _NONE, _NONE, np.zeros(0, dtype=np.float32))
+
+
 @dataclass
 class HeadInput:
     """What a component hands to its model.
@@ -41,10 +45,10 @@ class HeadInput:
 
 
 class HeadOutput(NamedTuple):
-    """Losses by name in training, spans in prediction."""
+    """Losses by name where gold was given, spans where it was not."""
 
     losses: Dict[str, float]
-    spans: Optional[SpanScores]
+    spans: SpanScores
 
 
 Tok2VecModel = Model[List[Doc], List[Floats2d]]

@@ -19,10 +19,11 @@ from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_nested_ner.architectures.head_model import head_shim, set_label_dim
-from spacy_nested_ner.architectures.types import HeadInput, HeadModel, SpanScores
+from spacy_nested_ner.architectures.types import NO_SPANS, HeadInput, HeadModel, SpanScores
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import gold_segments
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments
+from spacy_nested_ner.training.optimizer import AdamW
 
 LOST_REMEDY = {
     "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
@@ -207,10 +208,7 @@ class NestedNER(TrainablePipe):
         segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
         options = {name: self.cfg[name] for name in self._option_names}
         if not len(segments.rows):
-            empty = np.zeros(0, dtype=np.int64)
-            return SegmentSpans(
-                segments, SpanScores(empty, empty, empty, empty, empty.astype(np.float32))
-            )
+            return SegmentSpans(segments, NO_SPANS)
         output = self.model.predict(HeadInput(docs, segments.rows, options=options))
         return SegmentSpans(segments, output.spans)
 
@@ -302,7 +300,7 @@ class NestedNER(TrainablePipe):
         output, backprop = self.model.begin_update(HeadInput(docs, segments.rows, gold=gold))
         loss = sum(output.losses.values())
         self._check_loss(loss, output.losses)
-        backprop(1.0)
+        backprop(output)
         if sgd is not None and sgd is not False:
             self.finish_update(sgd)
         losses[self.name] += loss
@@ -348,11 +346,10 @@ class NestedNER(TrainablePipe):
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Update the weights. An optimizer with parameter groups learns which are the head's."""
-        if hasattr(sgd, "set_group"):
-            head = self.model.get_ref("head")
-            sgd.set_group("head", {head.id, *(shim.id for shim in head.shims)})
+        if isinstance(sgd, AdamW):
+            sgd.set_group("head", self.model.get_ref("head"))
         super().finish_update(sgd)
-        if hasattr(sgd, "flush"):
+        if isinstance(sgd, AdamW):
             sgd.flush()
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:

@@ -6,7 +6,7 @@ from spacy.language import Language
 from thinc.api import Config, Model
 
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
-SCORE_WEIGHTS = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
+SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 
 PIQN_MODEL = """
 [model]

@@ -58,7 +58,7 @@ def aligned_gold(example: Example, spans_key: str) -> Tuple[List[Tuple[int, int,
     if reference.text == predicted.text:
         fitted = [predicted.char_span(s.start_char, s.end_char, label=s.label) for s in gold]
     else:  # other whitespace: spaCy's alignment knows how the tokens belong together
-        fitted = example.get_aligned_spans_y2x(gold, allow_overlap=True)
+        fitted = list(example.get_aligned_spans_y2x(gold, allow_overlap=True))
     found = [(span.start, span.end, span.label_) for span in fitted if span is not None]
     return found, len(gold) - len(found)
 

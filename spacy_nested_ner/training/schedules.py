@@ -1,29 +1,9 @@
 """Learning rate schedules for training in two stages; the encoder may rest in the first."""
 
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import Iterable
 
 from thinc.schedules import warmup_linear
-
-
-def delayed_warmup_linear(
-    initial_rate: float, frozen_steps: int, warmup_steps: int, total_steps: int
-) -> Iterable[float]:
-    """`spacy_nested_ner.delayed_warmup_linear.v1`: 0 for a while, then warm-up and linear decay.
-
-    For an encoder that stays frozen at first (`AdamW.v1` leaves weights at rate 0 untouched).
-
-    initial_rate: the peak, reached at step `frozen_steps + warmup_steps`.
-    frozen_steps: steps at rate 0. warmup_steps: steps from 0 to the peak after them.
-    total_steps: step at which the rate is 0 again, counted from the start of training.
-
-    Raises ValueError unless frozen_steps + warmup_steps <= total_steps.
-    """
-    _check_order("frozen_steps + warmup_steps", frozen_steps + warmup_steps, total_steps)
-    return chain(
-        repeat(0.0, frozen_steps),
-        warmup_linear(initial_rate, warmup_steps, total_steps - frozen_steps),
-    )
 
 
 def two_stage_linear(

@@ -1,0 +1,156 @@
+"""Counts of nested entities, in a sentence and over a split.
+
+Nested: an entity that contains another entity or is contained in one (the definition behind the
+tables of the papers). Entities on one and the same span are counted apart, not as nested.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Set, Tuple
+
+from spacy_nested_ner.corpora.records import Dropped
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+Place = Tuple[int, int]
+
+
+@dataclass
+class Nesting:
+    """How spans lie in one another.
+
+    nested: spans that contain another or are contained in one.
+    depth: for every span, how many spans lie around it in the longest chain, itself included:
+        1 for an outermost span.
+    crossing: pairs of spans that overlap while neither contains the other.
+    """
+
+    nested: Set[Place]
+    depth: Dict[Place, int]
+    crossing: int
+
+
+def nesting(spans: Iterable[Place]) -> Nesting:
+    """Nesting of spans `(start, end)`, end exclusive; doubles count once.
+
+    Containers come before what they contain in the order of starts (longer first), so one pass
+    finds every chain.
+    """
+    ordered = sorted(set(spans), key=lambda span: (span[0], -span[1]))
+    result = Nesting(set(), {span: 1 for span in ordered}, 0)
+    for i, outer in enumerate(ordered):
+        for inner in ordered[i + 1 :]:
+            if inner[0] >= outer[1]:
+                break
+            if inner[1] > outer[1]:
+                result.crossing += 1
+                continue
+            result.nested |= {outer, inner}
+            result.depth[inner] = max(result.depth[inner], result.depth[outer] + 1)
+    return result
+
+
+@dataclass
+class SplitStatistics:
+    """What a split holds; every count is over all docs added.
+
+    labels: entities by label. depths: entities by depth, 1 = outermost. lengths: entities by
+    number of tokens. same_span: pairs of labels on one span. dropped: by (reason, detail).
+    """
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    entities: int = 0
+    nested_entities: int = 0
+    nested_sentences: int = 0
+    crossing_pairs: int = 0
+    most_in_sentence: int = 0
+    labels: Counter = field(default_factory=Counter)
+    depths: Counter = field(default_factory=Counter)
+    lengths: Counter = field(default_factory=Counter)
+    same_span: Counter = field(default_factory=Counter)
+    dropped: Counter = field(default_factory=Counter)
+
+    def add(self, doc: Doc, spans_key: str, dropped: Dropped) -> None:
+        """Count one doc. Entities are taken as lying within one sentence: the one they start in."""
+        self.documents += 1
+        self.tokens += len(doc)
+        self.dropped.update(dropped)
+        by_sentence = _by_sentence(doc, spans_key)
+        self.sentences += len(by_sentence)
+        for entities in by_sentence:
+            self._add_sentence(entities)
+
+    def _add_sentence(self, entities: List[Tuple[int, int, str]]) -> None:
+        found = nesting((start, end) for start, end, _ in entities)
+        self.entities += len(entities)
+        self.most_in_sentence = max(self.most_in_sentence, len(entities))
+        self.nested_sentences += bool(found.nested)
+        self.crossing_pairs += found.crossing
+        for start, end, label in entities:
+            self.nested_entities += (start, end) in found.nested
+            self.labels[label] += 1
+            self.depths[found.depth[start, end]] += 1
+            self.lengths[end - start] += 1
+        for _, group in groupby(sorted(entities), key=lambda entity: entity[:2]):
+            labels = sorted(label for _, _, label in group)
+            pairs = [(a, b) for i, a in enumerate(labels) for b in labels[i + 1 :]]
+            self.same_span.update(" + ".join(pair) for pair in pairs)
+
+    @property
+    def max_depth(self) -> int:
+        """Deepest nesting, 1 where nothing is nested, 0 without entities."""
+        return max(self.depths, default=0)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest entity."""
+        return max(self.lengths, default=0)
+
+    def dropped_by_reason(self) -> Counter:
+        """How many annotations were left out, by reason."""
+        reasons: Counter = Counter()
+        for (reason, _), count in self.dropped.items():
+            reasons[reason] += count
+        return reasons
+
+    def to_dict(self) -> Dict[str, Any]:
+        """All counts, ready for JSON."""
+        dropped: Dict[str, Dict[str, int]] = {}
+        for (reason, detail), count in self.dropped.most_common():
+            dropped.setdefault(reason, {})[detail] = count
+        return {
+            "documents": self.documents,
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "entities": self.entities,
+            "labels": dict(self.labels.most_common()),
+            "nested_entities": self.nested_entities,
+            "sentences_with_nested": self.nested_sentences,
+            "max_depth": self.max_depth,
+            "entities_by_depth": _by_number(self.depths),
+            "max_length": self.max_length,
+            "entities_by_length": _by_number(self.lengths),
+            "max_entities_in_sentence": self.most_in_sentence,
+            "crossing_pairs": self.crossing_pairs,
+            "same_span_labels": dict(self.same_span.most_common()),
+            "dropped": dropped,
+        }
+
+
+def _by_sentence(doc: Doc, spans_key: str) -> List[List[Tuple[int, int, str]]]:
+    spans = [(span.start, span.end, span.label_) for span in doc.spans.get(spans_key, [])]
+    if not doc.has_annotation("SENT_START"):
+        return [spans]
+    starts = [token.i for token in doc if token.is_sent_start]
+    edges = zip(starts, [*starts[1:], len(doc)])
+    return [[span for span in spans if first <= span[0] < last] for first, last in edges]
+
+
+def _by_number(counts: Counter) -> Dict[str, int]:
+    return {str(number): counts[number] for number in sorted(counts)}

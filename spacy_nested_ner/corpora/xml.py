@@ -1,0 +1,142 @@
+"""Streaming XML that trusts nothing: no DTD is fetched, no entity declared, no tree built."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Deque, Dict, Iterator
+from xml.parsers import expat
+
+from spacy_nested_ner.corpora.records import CorpusError
+
+CHUNK = 1 << 16
+
+
+class XmlHandler:
+    """Receives elements and text, and puts finished items on `done`.
+
+    Raise `ValueError` from a method to refuse the file at the current line.
+    """
+
+    def __init__(self) -> None:
+        self.done: Deque[Any] = deque()
+
+    def start(self, tag: str, attrs: Dict[str, str]) -> None:
+        """An element opens."""
+
+    def end(self, tag: str) -> None:
+        """An element closes."""
+
+    def text(self, data: str) -> None:
+        """Character data, in pieces of any size."""
+
+    def close(self) -> None:
+        """The file is complete."""
+
+
+def stream_xml(path: Path, handler: XmlHandler, expected: str) -> Iterator[Any]:
+    """Yield the items that `handler` finishes, while the file is being read.
+
+    path: an .xml file, the same gzipped, or a .tar/.tgz archive with one .xml file in it.
+    expected: what the file should be, for error messages ("GENIA XML, ...").
+
+    Raises CorpusError, with file and line, if the file is missing, damaged, malformed, cut off,
+    declares entities, or is refused by the handler.
+    """
+    parser = _safe_parser(handler)
+    name = str(path)
+    try:
+        with _open_xml(path) as (stream, name):
+            while chunk := stream.read(CHUNK):
+                parser.Parse(chunk, False)
+                while handler.done:
+                    yield handler.done.popleft()
+            parser.Parse(b"", True)
+            handler.close()
+    except CorpusError:
+        raise
+    except expat.ExpatError as err:
+        problem = f"{expat.ErrorString(err.code)}. Expected {expected}; {_remedy(err.code)}"
+        raise CorpusError(problem, name, err.lineno) from err
+    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as err:
+        problem = f"the archive is damaged or cut off ({err}). Expected {expected}; get it again."
+        raise CorpusError(problem, name, parser.CurrentLineNumber) from err
+    except ValueError as err:
+        raise CorpusError(f"{err} Expected {expected}.", name, parser.CurrentLineNumber) from err
+    yield from handler.done
+
+
+def _safe_parser(handler: XmlHandler) -> expat.XMLParserType:
+    """An expat parser that leaves external DTDs unread and stops at any entity of one's own:
+    nested entity declarations can make a few hundred bytes expand to gigabytes."""
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = handler.start
+    parser.EndElementHandler = handler.end
+    parser.CharacterDataHandler = handler.text
+    parser.EntityDeclHandler = _refuse_declaration
+    parser.SkippedEntityHandler = _refuse_unknown
+    return parser
+
+
+def _refuse_declaration(name: str, *_: Any) -> None:
+    raise ValueError(f"the file declares the XML entity {name!r}, which is refused for safety.")
+
+
+def _refuse_unknown(name: str, *_: Any) -> None:
+    raise ValueError(f"the XML entity {name!r} is not defined, its text would be lost.")
+
+
+def _remedy(code: int) -> str:
+    cut_off = {
+        expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS],
+        expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
+    }
+    if code in cut_off:
+        return "the file ends too early: get it again."
+    return "mend this line or get the file again."
+
+
+@contextmanager
+def _open_xml(path: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """The decompressed XML and a name for it."""
+    if not path.is_file():
+        raise CorpusError("no such file.", path)
+    if _is_tar(path):
+        with tarfile.open(path, "r|*") as archive:
+            stream, member = _xml_member(archive, path)
+            with stream:
+                yield stream, f"{path} ({member})"
+    elif _is_gzip(path):
+        with gzip.open(path) as stream:
+            yield stream, str(path)  # type: ignore[misc]
+    else:
+        with path.open("rb") as stream:
+            yield stream, str(path)
+
+
+def _xml_member(archive: tarfile.TarFile, path: Path) -> tuple[IO[bytes], str]:
+    names = []
+    for member in archive:
+        names.append(member.name)
+        stream = archive.extractfile(member) if member.name.endswith(".xml") else None
+        if stream is not None:
+            return stream, member.name
+    held = ", ".join(names) or "nothing"
+    raise CorpusError(f"no .xml file in the archive. It holds: {held}.", path)
+
+
+def _is_tar(path: Path) -> bool:
+    try:
+        return tarfile.is_tarfile(path)
+    except (EOFError, zlib.error):  # too short to tell: the gzip branch reports the damage
+        return False
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
