@@ -32,6 +32,7 @@ def build_piqn(
     quantity: float = 0.75,
     match_boundary: float = 1.0,
     match_label: float = 1.0,
+    match_anchor: float = 0.0,
     boundary_weight: float = 1.0,
     label_weight: float = 1.0,
     none_weight: Optional[float] = None,

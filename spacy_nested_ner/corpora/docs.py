@@ -18,10 +18,8 @@ def record_to_doc(record: Record, nlp: Language, spans_key: str = "sc") -> Tuple
 
     Dropped are the reader's omissions and the spans that fit no token boundary ("misaligned").
     """
-    if record.words is None:
-        doc = nlp.make_doc(record.text)
-    else:
-        doc = Doc(nlp.vocab, words=record.words)
+    words = record.words
+    doc = nlp.make_doc(record.text) if words is None else Doc(nlp.vocab, words=words)
     dropped = Dropped(record.dropped)
     doc.spans[spans_key] = _aligned(doc, record, dropped)
     _mark_sentences(doc, record.sentence_starts)

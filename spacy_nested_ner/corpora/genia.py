@@ -22,7 +22,7 @@ import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -86,7 +86,7 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
 def _with_split(sentences: Iterable[Sentence]) -> Iterator[Tuple[str, Sentence]]:
     names = [name for name, size in SPLIT_SIZES.items() for _ in range(size)]
     count = 0
-    for count, sentence in enumerate(sentences, start=1):  # noqa: B007
+    for count, sentence in enumerate(sentences, start=1):
         yield names[count - 1] if count <= len(names) else "test", sentence
     if count != len(names):
         _logger.warning(
@@ -196,7 +196,7 @@ def _published_words(sentence: Sentence) -> List[Tuple[int, int]]:
     edges = sorted({0, *sentence.cuts, len(sentence.text)})
     whole = set(sentence.words)
     found: List[Tuple[int, int]] = []
-    for start, end in zip(edges, edges[1:]):
+    for start, end in pairwise(edges):
         if (start, end) in whole:
             found += _stripped(sentence.text, start, end)
         else:
@@ -263,7 +263,9 @@ def _joined(parts: List[Record]) -> Record:
     position = 0
     for part in parts:
         whole.sentence_starts.append(position)
-        whole.spans += [(start + position, end + position, label) for start, end, label in part.spans]
+        whole.spans += [
+            (start + position, end + position, label) for start, end, label in part.spans
+        ]
         whole.dropped.update(part.dropped)
         if whole.words is not None:
             whole.words += part.words or []

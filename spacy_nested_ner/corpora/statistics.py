@@ -103,6 +103,11 @@ class SplitStatistics:
             self.same_span.update(" + ".join(pair) for pair in pairs)
 
     @property
+    def nested_percent(self) -> float:
+        """Nested entities in percent of all entities, 0 without entities."""
+        return 100 * self.nested_entities / max(1, self.entities)
+
+    @property
     def max_depth(self) -> int:
         """Deepest nesting, 1 where nothing is nested, 0 without entities."""
         return max(self.depths, default=0)

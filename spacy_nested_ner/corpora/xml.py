@@ -8,7 +8,7 @@ import zlib
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Deque, Dict, Iterator
+from typing import IO, Any, Deque, Dict, Iterator, cast
 from xml.parsers import expat
 
 from spacy_nested_ner.corpora.records import CorpusError
@@ -112,11 +112,11 @@ def _open_xml(path: Path) -> Iterator[tuple[IO[bytes], str]]:
             with stream:
                 yield stream, f"{path} ({member})"
     elif _is_gzip(path):
-        with gzip.open(path) as stream:
-            yield stream, str(path)  # type: ignore[misc]
+        with gzip.open(path) as unzipped:
+            yield cast("IO[bytes]", unzipped), str(path)
     else:
-        with path.open("rb") as stream:
-            yield stream, str(path)
+        with path.open("rb") as file:
+            yield file, str(path)
 
 
 def _xml_member(archive: tarfile.TarFile, path: Path) -> tuple[IO[bytes], str]:

@@ -70,7 +70,8 @@ class PIQN(Head):
     label_attention: the classifier also attends to the words with the query (the authors' code).
     span_pooling: the classifier also sees the mean of the words between the boundaries.
     assignment: "dynamic" (eq. 9), "one_to_one" or "static". quantity: Q as a share of M.
-    match_boundary, match_label: weights of eq. 8. boundary_weight, label_weight: of the losses.
+    match_boundary, match_label: weights of eq. 8. match_anchor: with queries from words, added to
+        the cost for each word between the query's word and the entity (0 inside, 1 beside, ...). boundary_weight, label_weight: of the losses.
     none_weight: class weight of None; None balances the two sides (the authors' code).
     auxiliary: losses after every block (eq. 13), else after the last only.
     dropout: None follows `training.dropout`.
@@ -101,6 +102,7 @@ class PIQN(Head):
         quantity: float = 0.75,
         match_boundary: float = 1.0,
         match_label: float = 1.0,
+        match_anchor: float = 0.0,
         boundary_weight: float = 1.0,
         label_weight: float = 1.0,
         none_weight: Optional[float] = None,
@@ -120,6 +122,7 @@ class PIQN(Head):
         self.boundary, self.auxiliary = boundary, auxiliary
         self.assignment, self.quantity = assignment, quantity
         self.match_weights = (match_boundary, match_label)
+        self.match_anchor = match_anchor
         self.loss_weights = (boundary_weight, label_weight)
         self.none_weight = none_weight
         self.query_source, self.queries_per_word = query_source, queries_per_word
@@ -187,7 +190,7 @@ class PIQN(Head):
         real = asked.content.new_ones(asked.content.shape[:2], dtype=torch.bool)
         real = (real if asked.mask is None else asked.mask).repeat(n_blocks, 1)
         stacked = Gold(*(t.repeat(n_blocks, *[1] * (t.dim() - 1)) for t in _parts(gold)))
-        target = self.assign(answers, stacked, real)
+        target = self.assign(answers, stacked, real, asked.anchors)
         boundary_weight, label_weight = self.loss_weights
         return {
             "boundary": boundary_weight * self._boundary_loss(answers, stacked, target, all_mask),
@@ -195,7 +198,9 @@ class PIQN(Head):
         }
 
     @torch.no_grad()
-    def assign(self, answers: Answers, gold: Gold, real: Tensor) -> Tensor:
+    def assign(
+        self, answers: Answers, gold: Gold, real: Tensor, anchors: Optional[Tensor] = None
+    ) -> Tensor:
         """Gold entity of each query by linear assignment (eq. 8-10), per row and block.
 
         real: `(LB, M)` bool. Returns `(LB, M)` long, -1 for None and for padding.
@@ -208,6 +213,8 @@ class PIQN(Head):
             cost = -label_weight * _gather(answers.labels.softmax(-1), gold.labels + 1)
             cost -= boundary_weight * _gather(self.probability(answers.left), starts)
             cost -= boundary_weight * _gather(self.probability(answers.right), ends)
+            if anchors is not None and self.match_anchor:
+                cost += self.match_anchor * _distance(anchors, starts, ends)
             costs = cost.float().cpu().numpy()
             counts = gold.mask.sum(1).tolist()
             query_counts = real.sum(1).tolist()
@@ -483,6 +490,13 @@ def _query_input(source: str, width: int, hidden: int, n_queries: int, per_word:
 def _gather(probability: Tensor, index: Tensor) -> Tensor:
     """`(B, M, K)` probabilities at `(B, G)` indices: `(B, M, G)`."""
     return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))
+
+
+def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """Words from each anchor `(M,)` to each entity `(B, G)`, 0 inside: `(B, M, G)` float."""
+    before = starts.unsqueeze(1) - anchors[:, None]
+    after = anchors[:, None] - ends.unsqueeze(1)
+    return torch.maximum(before, after).clamp(min=0).float()
 
 
 def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:

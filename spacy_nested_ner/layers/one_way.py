@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+INITIAL_DEVIATION = 0.02
 
 
 def one_way_attention(
@@ -20,13 +22,152 @@ def one_way_attention(
     query_interaction: bool = True,
     query_mask: Optional[Tensor] = None,
 ) -> Tensor:
-    """See PIQN section 3.2, eq. 2-3."""
-    wm = word_mask[:, None, None, :]
-    words = F.scaled_dot_product_attention(query[:, :, :n_words], key[:, :, :n_words], value[:, :, :n_words], attn_mask=wm, dropout_p=dropout)
+    """Scaled dot-product attention with the one-way mask of PIQN (section 3.2, eq. 2-3).
+
+    Words and queries are attended to separately instead of under one mask, so that the forbidden
+    block words x queries is never computed. The scale is the square root of the head width.
+
+    query, key, value: `(batch, heads, words + queries, head width)`, the words first.
+    n_words: how many of the positions are words, padding included.
+    word_mask: `(batch, words)` bool, True for a real word. Padding is attended to by nobody.
+    dropout: of the attention weights; give 0 outside training.
+    query_interaction: whether queries attend to each other (and themselves) beside the words.
+    query_mask: `(batch, queries)` bool, False for padding among the queries, attended to by nobody.
+
+    Returns the shape of `value`. Whoever has nobody to attend to gets zeros; what stands at
+    padding is arbitrary but finite.
+    """
+    word_keys, word_values = key[:, :, :n_words], value[:, :, :n_words]
+    words = _attention(query[:, :, :n_words], word_keys, word_values, word_mask, dropout)
+    asking = query[:, :, n_words:]
     if query_interaction:
-        qm = query_mask if query_mask is not None else word_mask.new_ones(key.shape[0], key.shape[2] - n_words)
-        mask = torch.cat([word_mask, qm], 1)[:, None, None, :]
-        queries = F.scaled_dot_product_attention(query[:, :, n_words:], key, value, attn_mask=mask, dropout_p=dropout)
+        mask = torch.cat([word_mask, _query_mask(query_mask, word_mask, asking)], dim=1)
+        queries = _attention(asking, key, value, mask, dropout)
     else:
-        queries = F.scaled_dot_product_attention(query[:, :, n_words:], key[:, :, :n_words], value[:, :, :n_words], attn_mask=wm, dropout_p=dropout)
+        queries = _attention(asking, word_keys, word_values, word_mask, dropout)
     return torch.cat([words, queries], dim=2)
+
+
+def _query_mask(query_mask: Optional[Tensor], word_mask: Tensor, asking: Tensor) -> Tensor:
+    if query_mask is not None:
+        return query_mask
+    return word_mask.new_ones((word_mask.shape[0], asking.shape[2]))
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> Tensor:
+    """mask: `(batch, keys)` bool. Zeros where a row of the batch has no key at all."""
+    if not key.shape[2] or not query.shape[2]:
+        return query.new_zeros((*query.shape[:3], value.shape[3]))
+    # A softmax over nothing is NaN in some kernels: open such a row, then drop what it says.
+    empty = ~mask.any(dim=1)
+    keys = (mask | empty[:, None])[:, None, None, :]
+    attended = F.scaled_dot_product_attention(query, key, value, keys, dropout_p=dropout)
+    return attended.masked_fill(empty[:, None, None, None], 0.0)
+
+
+class InstanceQueries(nn.Module):
+    """Learnable instance queries: content, position and type (PIQN section 3.1, eq. 1).
+
+    As in the authors' code, positions and contents have a LayerNorm and dropout each, and the
+    position is not added at the input: `OneWayEncoder` shows it to every layer.
+
+    n_queries: M. width: h. with_type: one learned vector that all queries share (U^q of eq. 1).
+    dropout, eps: of the dropout and the LayerNorms, best those of the encoder.
+    """
+
+    def __init__(
+        self,
+        n_queries: int,
+        width: int,
+        with_type: bool = True,
+        dropout: float = 0.1,
+        eps: float = 1e-12,
+    ) -> None:
+        super().__init__()
+        self.content = nn.Parameter(torch.randn(n_queries, width) * INITIAL_DEVIATION)
+        self.position = nn.Parameter(torch.randn(n_queries, width) * INITIAL_DEVIATION)
+        self.type = nn.Parameter(torch.randn(width) * INITIAL_DEVIATION) if with_type else None
+        self.content_norm = nn.LayerNorm(width, eps=eps)
+        self.position_norm = nn.LayerNorm(width, eps=eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, n_rows: int) -> Tuple[Tensor, Tensor]:
+        """Contents and positions for a batch of `n_rows`, both `(n_rows, M, h)`."""
+        content = self.content if self.type is None else self.content + self.type
+        shown = (self.content_norm(content), self.position_norm(self.position))
+        # Expanded before the dropout: each row of the batch drops elements of its own.
+        content, position = (self.dropout(t.expand(n_rows, *t.shape)) for t in shown)
+        return content, position
+
+
+class OneWayEncoder(nn.Module):
+    """A pretrained encoder of the BERT or RoBERTa kind that queries travel through with the text.
+
+    All its projections, feed-forward layers and LayerNorms serve words and queries alike. The
+    states of the words are those of the encoder without queries (PIQN section 3.2).
+
+    embeddings: `(ids, token_type_ids, position_ids)` to `(batch, pieces, h)`.
+    layers: with the submodules of Hugging Face's `BertLayer`: `attention.self.{query,key,value}`,
+        `attention.output`, `intermediate` and `output`.
+    attention_heads: of each layer. attention_dropout: of the attention weights in training.
+    first_position: position id of the first piece. query_interaction: queries see each other.
+    """
+
+    def __init__(
+        self,
+        embeddings: nn.Module,
+        layers: nn.ModuleList,
+        attention_heads: int,
+        attention_dropout: float = 0.0,
+        first_position: int = 0,
+        query_interaction: bool = True,
+    ) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        self.layers = layers
+        self.attention_heads = attention_heads
+        self.attention_dropout = attention_dropout
+        self.first_position = first_position
+        self.query_interaction = query_interaction
+
+    def forward(
+        self, ids: Tensor, types: Tensor, mask: Tensor, content: Tensor, position: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """Encode a batch.
+
+        ids, types: `(batch, pieces)` long. mask: `(batch, pieces)` bool, True for real pieces.
+        content, position: `(batch, M, h)`.
+        Returns the last layer's states, `(batch, pieces, h)` and `(batch, M, h)`.
+        """
+        n_pieces = ids.shape[1]
+        places = torch.arange(n_pieces, device=ids.device) + self.first_position
+        pieces = self.embeddings(
+            input_ids=ids, token_type_ids=types, position_ids=places.expand_as(ids)
+        )
+        states = torch.cat([pieces, content], dim=1)
+        for layer in self.layers:
+            states = self._layer(layer, states, position, n_pieces, mask)
+        return states[:, :n_pieces], states[:, n_pieces:]
+
+    def _layer(
+        self, layer: Any, states: Tensor, position: Tensor, n_pieces: int, mask: Tensor
+    ) -> Tensor:
+        """Query and key projections read (content + position) / 2, values and residual content."""
+        pieces, content = states[:, :n_pieces], states[:, n_pieces:]
+        located = torch.cat([pieces, (content + position) / 2], dim=1)
+        project = layer.attention.self
+        attended = one_way_attention(
+            self._split(project.query(located)),
+            self._split(project.key(located)),
+            self._split(project.value(states)),
+            n_pieces,
+            mask,
+            dropout=self.attention_dropout if self.training else 0.0,
+            query_interaction=self.query_interaction,
+        )
+        states = layer.attention.output(attended.transpose(1, 2).flatten(2), states)
+        return layer.output(layer.intermediate(states), states)
+
+    def _split(self, states: Tensor) -> Tensor:
+        """`(batch, n, h)` to `(batch, heads, n, head width)`."""
+        return states.unflatten(2, (self.attention_heads, -1)).transpose(1, 2)

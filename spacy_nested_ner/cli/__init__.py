@@ -1,0 +1,24 @@
+"""`python -m spacy nested-ner ...`: loaded by spaCy's command line through `spacy_cli`.
+
+Imports as little as possible: spaCy loads this for each of its commands.
+"""
+
+from __future__ import annotations
+
+import typer
+from spacy.cli._util import app
+
+from spacy_nested_ner.cli.convert import convert_cli
+from spacy_nested_ner.cli.visualize import visualize_cli
+
+nested_ner_cli = typer.Typer(
+    name="nested-ner",
+    help="Corpora and pages for nested named entities.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+nested_ner_cli.command("convert")(convert_cli)
+nested_ner_cli.command("visualize")(visualize_cli)
+app.add_typer(nested_ner_cli)
+
+__all__ = ["nested_ner_cli"]

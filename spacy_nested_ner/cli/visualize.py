@@ -1,0 +1,154 @@
+"""`nested-ner visualize`: a page with gold and predicted nested spans."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
+
+import typer
+from wasabi import msg
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+    from spacy_nested_ner.evaluation.page import Comparison
+
+
+ModelArg = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder or package name of a trained pipeline")
+]
+DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
+SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+LimitOpt = Annotated[int, typer.Option(min=1, help="How many docs to show")]
+SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
+ScoresOpt = Annotated[
+    Optional[Path],
+    typer.Option("--scores", help="Output of `spacy evaluate`, to be shown at the top"),
+]
+GpuOpt = Annotated[int, typer.Option(help="GPU ID or -1 for CPU")]
+
+
+def visualize_cli(
+    model: ModelArg,
+    data_path: DataArg,
+    output_path: OutputArg,
+    spans_key: SpansKeyOpt = "sc",
+    limit: LimitOpt = 20,
+    seed: SeedOpt = 0,
+    scores_path: ScoresOpt = None,
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Write one HTML page with gold and predicted nested entities, one above the other.
+
+    Shows docs with nested gold entities first.
+    """
+    from spacy.cli._util import setup_gpu
+
+    from spacy_nested_ner.corpora.files import written_together
+
+    try:
+        setup_gpu(gpu_id, silent=gpu_id < 0)
+        scores = read_scores(scores_path, spans_key) if scores_path else None
+        nlp = load_pipeline(model)
+        comparisons = predict(nlp, data_path, spans_key, limit, seed)
+        page = _page(nlp, comparisons, {"data": str(data_path), "spans key": spans_key}, scores)
+        with written_together([output_path]) as drafts:
+            drafts[output_path].write_text(page, encoding="utf8")
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail("Cannot make the page.", str(err), exits=1)
+    msg.good(f"Page with gold and predicted entities of {len(comparisons)} docs:")
+    typer.echo(str(output_path.resolve()))  # a line of its own: a long path stays whole
+
+
+def load_pipeline(model: str) -> "Language":
+    """Load a pipeline from a folder or a package.
+
+    Raises ValueError that names the folder if there is none.
+    """
+    import spacy
+
+    try:
+        return spacy.load(model)
+    except OSError as err:
+        remedy = "Give the folder that `spacy train` wrote, such as model-best."
+        raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
+
+
+def predict(
+    nlp: "Language", data_path: Path, spans_key: str, limit: int, seed: int
+) -> "List[Comparison]":
+    """Choose docs, run the pipeline on them, compare.
+
+    Raises ValueError, with file and remedy, if the data cannot be read, has no gold entities under
+    `spans_key`, or the pipeline predicts under other keys only.
+    """
+    from tqdm import tqdm
+
+    from spacy_nested_ner.evaluation.page import choose_examples, compare
+
+    try:
+        examples = choose_examples(_examples(nlp, data_path), limit, spans_key, seed)
+    except ValueError as err:
+        raise ValueError(f"{data_path}: {err}") from err
+    docs = nlp.pipe(example.predicted for example in examples)
+    predicted = list(tqdm(docs, total=len(examples), desc="Predicting", unit=" docs"))
+    if not any(spans_key in doc.spans for doc in predicted):
+        found = sorted({key for doc in predicted for key in doc.spans})
+        raise ValueError(
+            f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: "
+            f"{', '.join(map(repr, found)) or 'none'}. Choose the key with --spans-key; gold and "
+            "predicted entities have to be under the same one."
+        )
+    return [compare(eg.reference, doc, spans_key) for eg, doc in zip(examples, predicted)]
+
+
+def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
+    """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes.
+
+    Raises ValueError if there are none under `nested_*` or `spans_{spans_key}_*`.
+    """
+    import srsly
+
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file. Expected the output of `spacy evaluate`.")
+    scores = srsly.read_json(path)
+    for prefix in ("nested", f"spans_{spans_key}"):
+        if f"{prefix}_f" in scores:
+            return {part: scores[f"{prefix}_{part}"] for part in "prf"}
+    raise ValueError(f"{path}: has neither nested_f nor spans_{spans_key}_f. Evaluate again.")
+
+
+def _examples(nlp: "Language", data_path: Path) -> List:
+    """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
+
+    Raises ValueError if the file is missing or is no DocBin.
+    """
+    from spacy.training import Corpus
+
+    if not data_path.is_file():
+        raise ValueError("no such file. Expected gold data in a .spacy file.")
+    try:
+        return list(Corpus(data_path)(nlp))
+    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
+        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
+        raise ValueError(f"{problem} ({err})") from err
+
+
+def _page(
+    nlp: "Language",
+    comparisons: "List[Comparison]",
+    facts: Dict[str, str],
+    scores: Optional[Dict[str, Optional[float]]],
+) -> str:
+    from spacy_nested_ner.about import __version__
+    from spacy_nested_ner.evaluation.page import render_page
+
+    name = f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}"
+    facts = {
+        "components": ", ".join(nlp.pipe_names),
+        **facts,
+        "docs on this page": str(len(comparisons)),
+        "made with": f"spacy_nested_ner {__version__}",
+    }
+    return render_page(comparisons, name, facts, scores)

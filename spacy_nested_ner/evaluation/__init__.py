@@ -1,0 +1,1 @@
+"""Predictions beside gold: numbers and pictures."""

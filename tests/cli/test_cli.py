@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import DocBin, Span
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+
+SAMPLE = Path(__file__).parents[2] / "assets" / "genia" / "sample" / "GENIAcorpus3.02.sample.xml"
+
+
+def run(*args, code=0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())  # wasabi wraps lines at the width of the terminal
+
+
+def test_the_command_hangs_below_spacy():
+    from spacy.cli._util import app
+
+    assert "nested-ner" in [group.typer_instance.info.name for group in app.registered_groups]
+
+
+def test_importing_the_commands_loads_no_reader_and_no_page():
+    code = (
+        "import sys, spacy_nested_ner.cli; "
+        "print([m for m in sys.modules if m.startswith('spacy_nested_ner.') and "
+        "not m.startswith('spacy_nested_ner.cli') and not m.endswith('about')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("tokens, entities", [("published", 680), ("spacy", 675)])
+def test_convert(tmp_path, tokens, entities):
+    output = run("convert", "genia", SAMPLE, tmp_path / "c", "--tokens", tokens, "-k", "nest")
+    report = json.loads((tmp_path / "c" / "report.json").read_text("utf8"))
+    assert report["tokens"] == tokens and report["source"] == SAMPLE.name
+    train = report["splits"]["train"]
+    assert train["entities"] + sum(train["dropped"].get("misaligned", {}).values()) == 680
+    assert train["entities"] <= entities
+    docs = list(
+        DocBin().from_disk(tmp_path / "c" / "train.spacy").get_docs(spacy.blank("en").vocab)
+    )
+    assert len(docs) == 185
+    assert sum(len(doc.spans["nest"]) for doc in docs) == train["entities"]
+    assert f"entities {train['entities']} 0 0" in output
+    assert "No documents for dev, test" in output
+
+
+def test_convert_articles_with_all_labels(tmp_path):
+    run("convert", "genia", SAMPLE, tmp_path, "--group", "article", "--all-labels")
+    train = json.loads((tmp_path / "report.json").read_text("utf8"))["splits"]["train"]
+    assert (train["documents"], train["sentences"]) == (18, 185)
+    assert train["entities"] == 680 + sum(train["same_span_labels"].values())
+    assert train["same_span_labels"]
+
+
+@pytest.mark.parametrize(
+    "name, content, problem",
+    [
+        ("cut.xml", SAMPLE.read_bytes()[:5000], "cut.xml, line 3"),
+        ("none.xml", None, "no such file"),
+    ],
+)
+def test_convert_reports_bad_files(tmp_path, name, content, problem):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    output = run("convert", "genia", tmp_path / name, tmp_path / "out", code=1)
+    assert problem in output and "Nothing was written" in output
+    assert not (tmp_path / "out").exists()
+
+
+def test_convert_unknown_format(tmp_path):
+    assert "Known formats: genia" in run("convert", "ace", SAMPLE, tmp_path / "out", code=1)
+
+
+def test_convert_unknown_language(tmp_path):
+    run("convert", "genia", SAMPLE, tmp_path / "out", "--lang", "xx-none", code=1)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A pipeline on disk that finds two nested entities by rules, and gold data for it."""
+    folder = tmp_path_factory.mktemp("trained")
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}, {"label": "RNA", "pattern": "x"}])
+    nlp.to_disk(folder / "model-best")
+    doc_bin = DocBin()
+    for text in ["The IL-2 gene is active.", "Nothing here.", "Another IL-2 gene."] * 3:
+        doc = nlp.make_doc(text)
+        start = [token.text for token in doc].index("IL-2") if "IL-2" in text else None
+        doc.spans["sc"] = []
+        if start is not None:
+            gold = [(start, start + 2, "DNA"), (start, start + 1, "protein")]
+            doc.spans["sc"] = [Span(doc, a, b, label=label) for a, b, label in gold]
+        doc_bin.add(doc)
+    doc_bin.to_disk(folder / "gold.spacy")
+    return folder
+
+
+def test_visualize(trained, tmp_path):
+    page = tmp_path / "new" / "page.html"
+    output = run("visualize", trained / "model-best", trained / "gold.spacy", page, "--limit", 4)
+    assert output.replace(" ", "").endswith(str(page.resolve()))
+    html = page.read_text("utf8")
+    assert html.count("<article>") == 4
+    assert "✓ DNA" in html and "Missed" in html
+
+
+def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
+    scores = tmp_path / "scores.json"
+    scores.write_text('{"nested_p": 0.5, "nested_r": 0.25, "nested_f": 0.333}', encoding="utf8")
+    page = tmp_path / "page.html"
+    args = ("visualize", trained / "model-best", trained / "gold.spacy", page)
+    run(*args, "--scores", scores)
+    assert "<td>50.0</td><td>25.0</td><td>33.3</td>" in page.read_text("utf8")
+    scores.write_text("{}", encoding="utf8")
+    assert "neither nested_f nor spans_sc_f" in run(*args, "--scores", scores, code=1)
+
+
+def test_visualize_names_the_known_keys(trained, tmp_path):
+    page = tmp_path / "page.html"
+    args = (trained / "model-best", trained / "gold.spacy", page, "-k", "nest")
+    output = run("visualize", *args, code=1)
+    assert "'nest'" in output and "'sc' (12 spans)" in output
+    assert not page.exists()
+
+
+def test_visualize_says_under_which_key_the_pipeline_predicts(trained, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("span_ruler", config={"spans_key": "other"})
+    nlp.to_disk(tmp_path / "model")
+    output = run(
+        "visualize", tmp_path / "model", trained / "gold.spacy", tmp_path / "p.html", code=1
+    )
+    assert "predicts nothing under spans key 'sc'; it uses: 'other'" in output
+
+
+@pytest.mark.parametrize("missing", ["model", "data", "damaged"])
+def test_visualize_missing_files(trained, tmp_path, missing):
+    model = tmp_path / "nowhere" if missing == "model" else trained / "model-best"
+    data = {"data": tmp_path / "nowhere.spacy", "damaged": SAMPLE}.get(
+        missing, trained / "gold.spacy"
+    )
+    output = run("visualize", model, data, tmp_path / "p.html", code=1)
+    assert {"model": "no trained pipeline", "data": "no such file", "damaged": "damaged"}[
+        missing
+    ] in output
+    assert not (tmp_path / "p.html").exists()

@@ -1,0 +1,46 @@
+import numpy as np
+import spacy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+
+from spacy_nested_ner.pipeline.segments import cut_segments
+
+VOCAB = spacy.blank("en").vocab
+
+
+def make_doc(n_words: int, starts=None) -> Doc:
+    sent_starts = None if starts is None else [i in starts for i in range(n_words)]
+    return Doc(VOCAB, words=["w"] * n_words, sent_starts=sent_starts)
+
+
+def test_sentences_where_set_else_the_whole_doc() -> None:
+    docs = [make_doc(0), make_doc(5), make_doc(7, {0, 3})]
+    rows = cut_segments(docs, window=10, stride=5).rows
+    assert rows.tolist() == [[1, 0, 5], [2, 0, 3], [2, 3, 7]]
+
+
+def test_long_sentence_is_cut_into_windows() -> None:
+    segments = cut_segments([make_doc(10)], window=4, stride=3)
+    assert segments.rows.tolist() == [[0, 0, 4], [0, 3, 7], [0, 6, 10]]
+    assert segments.core.tolist() == [[-np.inf, 3.5], [3.5, 6.5], [6.5, np.inf]]
+
+
+def test_no_docs() -> None:
+    segments = cut_segments([make_doc(0)], window=4, stride=3)
+    assert segments.rows.shape == (0, 3) and segments.core.shape == (0, 2)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 90), st.integers(2, 20), st.data())
+def test_every_short_span_belongs_to_one_window_that_holds_it(n_words, window, data) -> None:
+    stride = data.draw(st.integers(1, window))
+    rows, core = cut_segments([make_doc(n_words)], window, stride)
+    assert {t for _, start, end in rows for t in range(start, end)} == set(range(n_words))
+    overlap = window - stride
+    for start in range(n_words):
+        for end in range(start + 1, min(n_words, start + overlap) + 1):
+            middle = (start + end) / 2
+            owners = [i for i, (low, high) in enumerate(core) if low <= middle < high]
+            assert len(owners) == 1
+            assert rows[owners[0], 1] <= start and end <= rows[owners[0], 2]

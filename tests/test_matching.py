@@ -1,0 +1,79 @@
+"""Assignment against brute force."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spacy_nested_ner.matching import (
+    assign_dynamic,
+    assign_one_to_one,
+    assign_static,
+    balanced_quantities,
+)
+
+
+def brute_force(cost: np.ndarray, quantities: np.ndarray) -> float:
+    """Least total cost over all ways to give each gold entity its quantity of queries."""
+    columns = np.repeat(np.arange(cost.shape[1]), quantities)
+    return min(
+        sum(cost[row, column] for row, column in zip(rows, columns))
+        for rows in permutations(range(cost.shape[0]), len(columns))
+    )
+
+
+costs = st.integers(1, 6).flatmap(
+    lambda m: st.integers(1, min(m, 3)).flatmap(
+        lambda g: st.tuples(
+            st.lists(
+                st.lists(st.floats(-3, 0, width=16), min_size=g, max_size=g),
+                min_size=m,
+                max_size=m,
+            ),
+            st.integers(0, m),
+        )
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(costs)
+def test_dynamic_is_the_cheapest_and_balanced(case) -> None:
+    rows, total = case
+    cost = np.array(rows, dtype=np.float64)
+    target = assign_dynamic(cost, total)
+    counts = np.bincount(target[target >= 0], minlength=cost.shape[1])
+    quantities = balanced_quantities(cost.shape[1], min(total, len(cost)))
+    assert counts.tolist() == quantities.tolist()
+    assert counts.min() >= 1 and counts.max() - counts.min() <= 1
+    paid = sum(cost[i, k] for i, k in enumerate(target) if k >= 0)
+    assert paid == pytest.approx(brute_force(cost, quantities))
+
+
+def test_quantities_by_hand() -> None:
+    assert balanced_quantities(3, 8).tolist() == [3, 3, 2]
+    assert balanced_quantities(3, 1).tolist() == [1, 1, 1]
+
+
+def test_more_gold_than_queries_keeps_the_cheapest() -> None:
+    cost = np.array([[-0.1, -0.9, -0.2], [-0.1, -0.2, -0.8]])
+    assert assign_dynamic(cost, 2).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("assign", [assign_dynamic, assign_one_to_one, assign_static])
+def test_no_gold_is_all_none(assign) -> None:
+    assert assign(np.zeros((4, 0)), 3).tolist() == [-1] * 4
+    assert assign(np.zeros((0, 0)), 3).tolist() == []
+
+
+def test_one_to_one_ignores_the_total() -> None:
+    cost = -np.eye(4)[:, :2]
+    assert assign_one_to_one(cost, 4).tolist() == [0, 1, -1, -1]
+
+
+def test_static_follows_the_order_of_the_entities() -> None:
+    cost = -np.eye(5)[:, :2][::-1]
+    assert assign_static(cost, 4).tolist() == [0, 0, 1, 1, -1]
+    assert assign_static(np.zeros((1, 3)), 1).tolist() == [0]
