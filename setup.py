@@ -47,6 +47,7 @@ setup(
             "spacy_nested_ner.two_stage_linear.v1 = "
             "spacy_nested_ner.training.schedules:two_stage_linear",
         ],
+        "spacy_cli": ["nested-ner = spacy_nested_ner.cli:nested_ner_cli"],
         "spacy_scorers": [
             "spacy_nested_ner.nested_scorer.v1 = "
             "spacy_nested_ner.pipeline.scorer:make_nested_scorer",

@@ -21,6 +21,7 @@ def build_piqn(
     query_source: str = "words",
     n_queries: int = 60,
     queries_per_word: int = 1,
+    min_queries: int = 4,
     query_interaction: bool = True,
     query_attention: bool = False,
     pointer: str = "bilinear",

@@ -115,7 +115,7 @@ class HeadShim(Shim):
             }
         )
 
-    def from_bytes(self, bytes_data: bytes) -> "HeadShim":
+    def from_bytes(self, bytes_data: bytes) -> HeadShim:
         """Rebuild the head that `to_bytes` saved, on the device in use."""
         saved = srsly.msgpack_loads(bytes_data)
         self.settings = srsly.json_loads(saved["settings"])

@@ -26,7 +26,7 @@ ScoresOpt = Annotated[
     Optional[Path],
     typer.Option("--scores", help="Output of `spacy evaluate`, to be shown at the top"),
 ]
-GpuOpt = Annotated[int, typer.Option(help="GPU ID or -1 for CPU")]
+GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
 
 def visualize_cli(
@@ -128,6 +128,8 @@ def _examples(nlp: "Language", data_path: Path) -> List:
 
     if not data_path.is_file():
         raise ValueError("no such file. Expected gold data in a .spacy file.")
+    if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
+        raise ValueError("is not a .spacy file. Convert the corpus first.")
     try:
         return list(Corpus(data_path)(nlp))
     except Exception as err:  # zlib, msgpack and numpy all have errors of their own

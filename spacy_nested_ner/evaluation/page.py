@@ -244,11 +244,12 @@ def _details(comparison: Comparison, colors: Mapping[str, str]) -> str:
     rows = []
     for entity in sorted(comparison.predicted, key=lambda e: (e[0], -e[1], e[2])):
         start, end, label = entity
+        text = escape(comparison.predicted_doc.text[start:end])
         score = f"{comparison.scores[entity]:.3f}" if entity in comparison.scores else _NONE
         verdict = "right" if marks[entity] == "✓" else "wrong"
         rows.append(
             f'<tr><td class="{verdict}">{marks[entity]} {verdict}</td>'
-            f"<td>{_key(label, colors)}</td><td>{escape(comparison.predicted_doc.text[start:end])}</td><td>{score}</td></tr>"
+            f"<td>{_key(label, colors)}</td><td>{text}</td><td>{score}</td></tr>"
         )
     return _DETAILS.format(count=len(rows), rows="".join(rows))
 

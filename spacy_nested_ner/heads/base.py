@@ -28,7 +28,7 @@ class Gold:
     @classmethod
     def from_lists(
         cls, entities: List[List[tuple[int, int, int]]], device: torch.device | str = "cpu"
-    ) -> "Gold":
+    ) -> Gold:
         """Pad one list of `(first word, last word, label index)` per segment."""
         size = max((len(group) for group in entities), default=0)
         rows = torch.zeros((len(entities), size, 3), dtype=torch.long)

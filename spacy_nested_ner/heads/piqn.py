@@ -31,7 +31,7 @@ class Queries:
     """Queries of a batch.
 
     content, position: `(B, M, h)`. mask: `(B, M)` bool or None where all are real.
-    anchors: `(M,)` long, the word a query was made from, or None.
+    anchors: `(B, M)` long, the word a query was made from, or None.
     """
 
     content: Tensor
@@ -59,8 +59,8 @@ class PIQN(Head):
     hidden_width: h of the word-level layers. lstm_layers, lstm_dropout: the word-level BiLSTM.
     depth: number L of word-level blocks. attention_heads, feedforward: of each block, the latter
         as a multiple of h.
-    query_source: "words" makes `queries_per_word` queries from each word's own vector; "learned"
-        has a table of `n_queries` (section 3.1); "encoder" takes those that came through the
+    query_source: "words" makes `queries_per_word` queries from each word's own vector, and more
+        rounds of them for a sentence that would have fewer than `min_queries`; "learned" has a table of `n_queries` (section 3.1); "encoder" takes those that came through the
         encoder with the words (section 3.2).
     query_interaction: queries attend to each other. query_attention: an extra self-attention
         among the queries after each block (the authors' code, not in the paper).
@@ -91,6 +91,7 @@ class PIQN(Head):
         query_source: str = "words",
         n_queries: int = 60,
         queries_per_word: int = 1,
+        min_queries: int = 4,
         query_interaction: bool = True,
         query_attention: bool = False,
         pointer: str = "bilinear",
@@ -125,11 +126,15 @@ class PIQN(Head):
         self.match_anchor = match_anchor
         self.loss_weights = (boundary_weight, label_weight)
         self.none_weight = none_weight
-        self.query_source, self.queries_per_word = query_source, queries_per_word
         h = hidden_width
         self.input_dropout = nn.Dropout()
         self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
-        self.query_input = _query_input(query_source, width, h, n_queries, queries_per_word)
+        if query_source == "words":
+            self.query_input: nn.Module = WordQueries(h, queries_per_word, min_queries)
+        elif query_source == "learned":
+            self.query_input = LearnedQueries(h, n_queries)
+        else:
+            self.query_input = EncodedQueries(width, h, n_queries)
         self.blocks = nn.ModuleList(
             OneWayBlock(h, attention_heads, feedforward, query_interaction, query_attention)
             for _ in range(depth)
@@ -163,8 +168,10 @@ class PIQN(Head):
         left, right = self.left(queries, words), self.right(queries, words)
         if self.left_offset is not None and self.right_offset is not None:
             assert asked.anchors is not None
-            left = left + self.left_offset(asked.anchors, words.shape[1])
-            right = right + self.right_offset(asked.anchors, words.shape[1])
+            blocks = words.shape[0] // asked.anchors.shape[0]
+            anchors = asked.anchors.repeat(blocks, 1)
+            left = left + self.left_offset(anchors, words.shape[1])
+            right = right + self.right_offset(anchors, words.shape[1])
         left, right = mask_words(left, mask), mask_words(right, mask)
         labels = self.classifier(
             queries, words, mask, self.probability(left), self.probability(right)
@@ -214,8 +221,11 @@ class PIQN(Head):
             cost -= boundary_weight * _gather(self.probability(answers.left), starts)
             cost -= boundary_weight * _gather(self.probability(answers.right), ends)
             if anchors is not None and self.match_anchor:
-                cost += self.match_anchor * _distance(anchors, starts, ends)
+                blocks = len(cost) // len(anchors)
+                cost += self.match_anchor * _distance(anchors.repeat(blocks, 1), starts, ends)
             costs = cost.float().cpu().numpy()
+            if not np.isfinite(costs).all():  # diverged: the loss says so, see `NestedNER.update`
+                return torch.from_numpy(target).to(real.device)
             counts = gold.mask.sum(1).tolist()
             query_counts = real.sum(1).tolist()
             solve = ASSIGNMENTS[self.assignment]
@@ -414,27 +424,34 @@ class EntityClassifier(nn.Module):
 
 
 class WordQueries(nn.Module):
-    """Queries made from the words: content and position are projections of a word's own state."""
+    """Queries made from the words: content and position are projections of a word's own state.
 
-    def __init__(self, width: int, per_word: int) -> None:
+    Queries come in rounds, one query for each word of the sentence. A round has a learned vector
+    of its own, so that two queries of one word can say different things.
+    """
+
+    def __init__(self, width: int, per_word: int, at_least: int) -> None:
         super().__init__()
-        self.per_word = per_word
+        self.per_word, self.at_least = per_word, at_least
         self.project = nn.Linear(width, 2 * width)
-        self.kind = nn.Parameter(torch.randn(per_word, width) * 0.02)
+        self.kind = nn.Parameter(torch.randn(max(per_word, at_least), width) * 0.02)
         self.norm = nn.LayerNorm(width)
         self.position_norm = nn.LayerNorm(width)
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
-        """`(B, N, h)` words to queries in word order, `per_word` for each."""
+        """`(B, N, h)` words to queries, round by round."""
+        n_words = mask.sum(dim=1, keepdim=True)
+        n_queries = (self.per_word * n_words).clamp(min=self.at_least)
+        size = max(self.per_word * mask.shape[1], self.at_least)
+        index = torch.arange(size, device=mask.device).expand(len(mask), -1)
+        real = index < n_queries
+        anchors = (index % n_words.clamp(min=1)) * real
+        rounds = (index // n_words.clamp(min=1)) * real
         content, position = self.project(words).chunk(2, dim=-1)
-        content = (content.unsqueeze(2) + self.kind).flatten(1, 2)
-        anchors = torch.arange(words.shape[1], device=words.device)
-        return Queries(
-            content=self.norm(content),
-            position=self.position_norm(position).repeat_interleave(self.per_word, dim=1),
-            mask=mask.repeat_interleave(self.per_word, dim=1),
-            anchors=anchors.repeat_interleave(self.per_word),
-        )
+        where = anchors.unsqueeze(-1).expand(-1, -1, words.shape[-1])
+        content = content.gather(1, where) + self.kind[rounds]
+        position = self.position_norm(position).gather(1, where)
+        return Queries(self.norm(content), position, mask=real, anchors=anchors)
 
 
 class LearnedQueries(nn.Module):
@@ -479,23 +496,15 @@ class EncodedQueries(nn.Module):
         )
 
 
-def _query_input(source: str, width: int, hidden: int, n_queries: int, per_word: int) -> nn.Module:
-    if source == "words":
-        return WordQueries(hidden, per_word)
-    if source == "learned":
-        return LearnedQueries(hidden, n_queries)
-    return EncodedQueries(width, hidden, n_queries)
-
-
 def _gather(probability: Tensor, index: Tensor) -> Tensor:
     """`(B, M, K)` probabilities at `(B, G)` indices: `(B, M, G)`."""
     return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))
 
 
 def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """Words from each anchor `(M,)` to each entity `(B, G)`, 0 inside: `(B, M, G)` float."""
-    before = starts.unsqueeze(1) - anchors[:, None]
-    after = anchors[:, None] - ends.unsqueeze(1)
+    """Words from each anchor `(B, M)` to each entity `(B, G)`, 0 inside: `(B, M, G)` float."""
+    before = starts.unsqueeze(1) - anchors.unsqueeze(2)
+    after = anchors.unsqueeze(2) - ends.unsqueeze(1)
     return torch.maximum(before, after).clamp(min=0).float()
 
 

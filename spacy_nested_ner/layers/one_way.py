@@ -86,14 +86,14 @@ class InstanceQueries(nn.Module):
         super().__init__()
         self.content = nn.Parameter(torch.randn(n_queries, width) * INITIAL_DEVIATION)
         self.position = nn.Parameter(torch.randn(n_queries, width) * INITIAL_DEVIATION)
-        self.type = nn.Parameter(torch.randn(width) * INITIAL_DEVIATION) if with_type else None
+        self.shared = nn.Parameter(torch.randn(width) * INITIAL_DEVIATION) if with_type else None
         self.content_norm = nn.LayerNorm(width, eps=eps)
         self.position_norm = nn.LayerNorm(width, eps=eps)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, n_rows: int) -> Tuple[Tensor, Tensor]:
         """Contents and positions for a batch of `n_rows`, both `(n_rows, M, h)`."""
-        content = self.content if self.type is None else self.content + self.type
+        content = self.content if self.shared is None else self.content + self.shared
         shown = (self.content_norm(content), self.position_norm(self.position))
         # Expanded before the dropout: each row of the batch drops elements of its own.
         content, position = (self.dropout(t.expand(n_rows, *t.shape)) for t in shown)

@@ -58,9 +58,9 @@ class OffsetBias(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2 * reach + 1))
 
     def forward(self, anchors: Tensor, n_words: int) -> Tensor:
-        """anchors: `(queries,)` long word index; returns `(queries, words)`."""
+        """anchors: `(batch, queries)` long word index; returns `(batch, queries, words)`."""
         position = torch.arange(n_words, device=anchors.device)
-        offset = (position - anchors.unsqueeze(1)).clamp(-self.reach, self.reach)
+        offset = (position - anchors.unsqueeze(-1)).clamp(-self.reach, self.reach)
         return self.bias[offset + self.reach]
 
 

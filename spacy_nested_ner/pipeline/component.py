@@ -216,8 +216,9 @@ class NestedNER(TrainablePipe):
         """Set `doc.spans[spans_key]` and its scores, and `doc.ents` if `set_ents` asks for it."""
         docs = list(docs)
         for doc, spans in zip(docs, self._spans_per_doc(len(docs), found)):
+            trimmed = [span for span in (_trim(doc, span) for span in spans) if span is not None]
             chosen = select_spans(
-                spans, overlap=self.cfg["overlap"], labels_per_span=self.cfg["labels_per_span"]
+                trimmed, overlap=self.cfg["overlap"], labels_per_span=self.cfg["labels_per_span"]
             )
             doc.spans[self.key] = self._span_group(doc, chosen)
             if self.cfg["set_ents"] is not None:
@@ -392,6 +393,16 @@ class NestedNER(TrainablePipe):
             )
         for label in self.labels:
             self.vocab.strings.add(label)
+
+
+def _trim(doc: Doc, span: ScoredSpan) -> Optional[ScoredSpan]:
+    """Without whitespace tokens at its ends; None where nothing else is left."""
+    start, end = span.start, span.end
+    while start < end and doc[start].is_space:
+        start += 1
+    while start < end and doc[end - 1].is_space:
+        end -= 1
+    return span._replace(start=start, end=end) if start < end else None
 
 
 def _single_thread() -> None:

@@ -37,8 +37,8 @@ def test_bilinear_is_a_scaled_product() -> None:
 def test_offset_bias_by_hand() -> None:
     offset = OffsetBias(reach=1)
     offset.bias.data = torch.tensor([-1.0, 0.0, 1.0])
-    bias = offset(torch.tensor([0, 2]), n_words=4)
-    assert bias.tolist() == [[0.0, 1.0, 1.0, 1.0], [-1.0, -1.0, 0.0, 1.0]]
+    bias = offset(torch.tensor([[0, 2]]), n_words=4)
+    assert bias.tolist() == [[[0.0, 1.0, 1.0, 1.0], [-1.0, -1.0, 0.0, 1.0]]]
 
 
 def test_unknown_pointer_lists_the_known() -> None:

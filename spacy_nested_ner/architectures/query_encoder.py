@@ -1,0 +1,630 @@
+"""A pretrained encoder that instance queries travel through together with the text (PIQN)."""
+
+import contextlib
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Literal,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+
+import numpy as np
+import srsly
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from spacy.tokens import Doc
+from thinc.api import Model, Optimizer, Shim, get_torch_default_device
+from thinc.types import Floats2d, Floats3d
+from thinc.util import torch2xp, xp2torch
+from torch import Tensor, nn
+
+from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
+# Model types whose positions start behind the padding index, as RoBERTa's do.
+ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
+SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
+
+EncoderInput = Tuple[List[Doc], np.ndarray]
+EncoderOutput = Tuple[Floats2d, Floats3d]
+Backprop = Callable[[EncoderOutput], List[Any]]
+
+
+def build_query_encoder(
+    name: str,
+    n_queries: int = 60,
+    context: int = 64,
+    word_pooling: Literal["max", "mean", "first"] = "max",
+    query_type_embedding: bool = True,
+    query_interaction: bool = True,
+    mark_segment: bool = False,
+    max_pieces: Optional[int] = None,
+    batch_pieces: int = 1024,
+) -> Model[EncoderInput, EncoderOutput]:
+    """`spacy_nested_ner.QueryEncoder.v1`: words and queries in one pretrained encoder with one-way
+    attention (PIQN section 3.2): queries attend to all pieces and to each other, pieces to pieces.
+
+    The weights are read when the model is initialised; a saved model carries them and its
+    tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own.
+
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
+    n_queries: M, the number of queries.
+    context: words of the doc on either side of a segment that are encoded with it and dropped
+        afterwards (the authors' code takes the neighbouring sentences); as much as fits.
+    word_pooling: how the pieces of a word make its vector; the authors' code takes the maximum.
+    query_type_embedding: one more learned vector, shared by all queries (U^q of eq. 1).
+    query_interaction: whether queries attend to each other.
+    mark_segment: token type 1 for the pieces of the segment, 0 for its context (the authors' BERT
+        runs). Off, because RoBERTa has one type only and sentence encoders never saw type 1.
+    max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None.
+    batch_pieces: padded pieces and queries that the encoder sees at once. Segments are sorted by
+        length before.
+
+    The model takes docs and an int array `(S, 3)` of segments: index of the doc, first token, end
+    token (exclusive). It returns the word vectors of all segments, one after the other, `(words,
+    h) float`, and the queries `(S, M, h) float`. A token without pieces has a vector of zeros.
+    The parameters of the queries belong to the node `model.get_ref("queries")`, so that they can
+    have a learning rate of their own.
+
+    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
+    found or is not supported; when called, for a segment with more pieces than the limit.
+    """
+    for key, value, least in (
+        ("n_queries", n_queries, 1),
+        ("context", context, 0),
+        ("max_pieces", 3 if max_pieces is None else max_pieces, 3),
+        ("batch_pieces", batch_pieces, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{ARCHITECTURE}: {key} must be at least {least}, got {value}.")
+    queries: Model[Any, Any] = Model(
+        "instance_queries",
+        _queries_are_read_by_their_parent,
+        shims=[QueryShim(n_queries, query_type_embedding)],
+    )
+    return Model(
+        "query_encoder",
+        forward,
+        init=init,
+        layers=[queries],
+        refs={"queries": queries},
+        dims={"nO": None},
+        attrs={
+            "n_queries": n_queries,
+            "context": context,
+            "word_pooling": word_pooling,
+            "mark_segment": mark_segment,
+            "batch_pieces": batch_pieces,
+        },
+        shims=[EncoderShim(name, max_pieces, query_interaction)],
+    )
+
+
+def init(
+    model: Model[EncoderInput, EncoderOutput], X: Optional[EncoderInput] = None, Y: Any = None
+) -> None:
+    """Read the pretrained weights and draw fresh queries."""
+    shim = encoder_shim(model)
+    shim.load()
+    config = shim.config
+    if model.attrs["mark_segment"] and config["type_vocab_size"] < 2:
+        raise ValueError(
+            f"{ARCHITECTURE}: '{shim.name}' knows one token type only: set mark_segment to false."
+        )
+    width = config["hidden_size"]
+    query_shim(model).build(width, config["hidden_dropout_prob"], config["layer_norm_eps"])
+    model.set_dim("nO", width, force=True)
+
+
+def encoder_shim(model: Model[EncoderInput, EncoderOutput]) -> "EncoderShim":
+    """The shim that holds the pretrained encoder and its tokenizer."""
+    return model.shims[0]  # type: ignore[return-value]
+
+
+def query_shim(model: Model[EncoderInput, EncoderOutput]) -> "QueryShim":
+    """The shim that holds the parameters of the queries."""
+    return model.get_ref("queries").shims[0]  # type: ignore[return-value]
+
+
+def _queries_are_read_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:
+    raise ValueError("Instance queries have no input: call the query encoder that they belong to.")
+
+
+# Forward pass
+
+
+def forward(
+    model: Model[EncoderInput, EncoderOutput], X: EncoderInput, is_train: bool
+) -> Tuple[EncoderOutput, Backprop]:
+    """Encode segments; see `build_query_encoder` for input and output."""
+    docs, segments = X
+    shim, tables = encoder_shim(model), query_shim(model)
+    encoder, queries = shim.module, tables.module
+    windows = cut_windows(shim, docs, segments, model.attrs["context"])
+    for module in (encoder, queries):
+        module.train(is_train)
+    try:
+        with torch.set_grad_enabled(is_train):
+            words, asked = _encode(model, windows)
+    finally:
+        for module in (encoder, queries):
+            module.eval()
+
+    def backprop(d_output: EncoderOutput) -> List[Any]:
+        if len(windows):
+            d_words, d_queries = (xp2torch(d, device=words.device) for d in d_output)
+            torch.autograd.backward([words, asked], [d_words, d_queries])
+        return []
+
+    return (torch2xp(words.detach()), torch2xp(asked.detach())), backprop  # type: ignore[return-value]
+
+
+class Window(NamedTuple):
+    """A segment with its context, ready to be encoded.
+
+    ids: `(pieces,)` long, of segment and context. first: the segment's first piece among them.
+    counts: `(words of the segment,)` long, the number of pieces of each word.
+    """
+
+    ids: np.ndarray
+    first: int
+    counts: np.ndarray
+
+
+def _encode(
+    model: Model[EncoderInput, EncoderOutput], windows: List[Window]
+) -> Tuple[Tensor, Tensor]:
+    """Word vectors and queries in the order of the segments."""
+    shim, queries = encoder_shim(model), query_shim(model).module
+    n_queries, width = queries.content.shape
+    device = queries.content.device
+    if not windows:
+        empty = queries.content.new_zeros
+        return empty((0, width)), empty((0, n_queries, width))
+    words, asked = [], []
+    batches = _cut_batches(windows, model.attrs["batch_pieces"], n_queries)
+    for batch in batches:
+        chosen = [windows[i] for i in batch]
+        ids, types, mask = (t.to(device) for t in shim.pad(chosen, model.attrs["mark_segment"]))
+        states, answers = shim.module(ids, types, mask, *queries(len(chosen)))
+        words.append(_pool(states, chosen, model.attrs["word_pooling"]))
+        asked.append(answers)
+    order = np.concatenate(batches)
+    lengths = np.array([len(window.counts) for window in windows])
+    index = torch.from_numpy(_word_order(order, lengths)).to(device)
+    back = torch.from_numpy(np.argsort(order)).to(device)
+    return torch.cat(words)[index], torch.cat(asked)[back]
+
+
+def _cut_batches(windows: List[Window], batch_pieces: int, n_queries: int) -> List[np.ndarray]:
+    """Windows sorted by length, cut so that a batch has at most `batch_pieces` padded positions.
+
+    A window that is longer alone still makes a batch.
+    """
+    lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
+    order = np.argsort(-lengths, kind="stable")
+    batches, begin = [], 0
+    while begin < len(order):
+        size = max(1, batch_pieces // int(lengths[order[begin]]))
+        batches.append(order[begin : begin + size])
+        begin += size
+    return batches
+
+
+def _word_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Where each word of each segment stands among words that come segment by segment in `order`.
+
+    order: `(S,)` int. lengths: `(S,)` int, words per segment. Returns `(words,)` int.
+    """
+    begins = np.zeros_like(lengths)
+    begins[order] = np.cumsum(lengths[order]) - lengths[order]
+    return np.repeat(begins, lengths) + _ranges(lengths)
+
+
+def _ranges(lengths: np.ndarray) -> np.ndarray:
+    """`[2, 3]` to `[0, 1, 0, 1, 2]`."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _pool(states: Tensor, windows: List[Window], how: str) -> Tensor:
+    """Word vectors of the segments' words, `(words, h)`, from `(batch, pieces, h)`."""
+    flat = states.flatten(0, 1)
+    counts = np.concatenate([window.counts for window in windows])
+    # One further for [CLS].
+    begins = np.array([i * states.shape[1] + 1 + w.first for i, w in enumerate(windows)])
+    totals = np.array([window.counts.sum() for window in windows])
+    index = np.repeat(begins, totals) + _ranges(totals)
+    has_piece = torch.from_numpy(counts > 0).to(flat.device)
+    first = torch.from_numpy((np.cumsum(counts) - counts)[counts > 0]).to(flat.device)
+    pieces = flat[torch.from_numpy(index).to(flat.device)]
+    if how == "first":
+        pooled = pieces[first]
+    else:
+        lengths = torch.from_numpy(counts[counts > 0]).to(flat.device)
+        pooled = torch.segment_reduce(pieces, how, lengths=lengths, unsafe=True)
+    return flat.new_zeros((len(counts), flat.shape[1])).masked_scatter(has_piece[:, None], pooled)
+
+
+# From docs to pieces
+
+
+def cut_windows(
+    shim: "EncoderShim", docs: List[Doc], segments: np.ndarray, context: int
+) -> List[Window]:
+    """Tokenise the docs that segments are taken from; give each segment the context that fits.
+
+    Raises ValueError if the segment alone has more pieces than the encoder can take.
+    """
+    wanted = sorted({int(i) for i in segments[:, 0]})
+    pieces = dict(zip(wanted, shim.tokenise([docs[i] for i in wanted])))
+    room = shim.max_pieces - 2
+    windows = []
+    for i, start, end in segments.tolist():
+        ids, offsets = pieces[i]
+        n_pieces = int(offsets[end] - offsets[start])
+        if n_pieces > room:
+            raise ValueError(_too_long(docs[i], i, start, end, n_pieces, room))
+        left, right = _fit_context(offsets, start, end, context, room - n_pieces)
+        first = int(offsets[start] - offsets[left])
+        counts = np.diff(offsets[start : end + 1])
+        windows.append(Window(ids[offsets[left] : offsets[right]], first, counts))
+    return windows
+
+
+def _fit_context(
+    offsets: np.ndarray, start: int, end: int, context: int, room: int
+) -> Tuple[int, int]:
+    """First and end word of a segment with its context, whole words only.
+
+    Both sides get half of the room in pieces and what the other side leaves of its half.
+    offsets: `(words + 1,)` int, where the pieces of each word begin.
+    """
+    left, right = max(0, start - context), min(len(offsets) - 1, end + context)
+    before = int(offsets[start] - offsets[left])
+    after = int(offsets[right] - offsets[end])
+    if before + after > room:
+        half = room // 2
+        before, after = min(before, max(half, room - after)), min(after, max(half, room - before))
+        left = int(np.searchsorted(offsets, offsets[start] - before, side="left"))
+        right = int(np.searchsorted(offsets, offsets[end] + after, side="right")) - 1
+    return left, right
+
+
+def _too_long(doc: Doc, index: int, start: int, end: int, n_pieces: int, room: int) -> str:
+    longest = max(doc[start:end], key=len).text
+    return (
+        f"{ARCHITECTURE}: tokens {start} to {end} of doc {index} of the batch, which begins with "
+        f"'{doc[start : start + 5].text}', have {n_pieces} pieces, but the encoder takes {room} "
+        f"beside its two special ones. Let the component cut shorter segments (a smaller "
+        f"'window') or set sentence boundaries; the longest token has {len(longest)} characters."
+    )
+
+
+def _spaced_words(doc: Doc) -> List[str]:
+    """Texts of the tokens, with the space before them, which RoBERTa's pieces tell apart."""
+    spaced = [False, *(bool(token.whitespace_) for token in doc)]
+    return [" " + token.text if space else token.text for token, space in zip(doc, spaced)]
+
+
+# Weights and their serialisation
+
+
+class TorchShim(Shim):
+    """Base of shims that hold a torch module built late and saved without pickle."""
+
+    what: str
+
+    @property
+    def module(self) -> Any:
+        """The torch module; ValueError before there are weights."""
+        if self._model is None:
+            raise ValueError(
+                f"{ARCHITECTURE}: the {self.what} has no weights yet: call nlp.initialize(...) or "
+                "load a trained pipeline before using it."
+            )
+        return self._model
+
+    def set_module(self, module: nn.Module) -> None:
+        """Take a new module, in evaluation mode, to the device in use."""
+        self._model = module.float().eval().to(get_torch_default_device())
+        # A new key for optimizers, which keep the moments of the old parameters.
+        with Shim.global_id_lock:
+            Shim.global_id += 1
+            self.id = Shim.global_id
+
+    def _keyed_parameters(self) -> Iterator[Tuple[Tuple[int, str], nn.Parameter]]:
+        if self._model is not None:
+            for name, parameter in self._model.named_parameters():
+                yield (self.id, name), parameter
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        """Let the optimizer step over every parameter that has a gradient."""
+        for key, parameter in self._keyed_parameters():
+            if parameter.grad is not None:
+                weights, _ = optimizer(
+                    key,
+                    torch2xp(parameter.data),  # type: ignore[arg-type]
+                    torch2xp(parameter.grad),  # type: ignore[arg-type]
+                )
+                parameter.data = xp2torch(weights, device=parameter.device)
+                parameter.grad = None
+
+    @contextlib.contextmanager
+    def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
+        """Weights from `params`, the optimizer's averages, inside the context."""
+        backup = {}
+        for key, parameter in self._keyed_parameters():
+            if key in params:
+                backup[key] = parameter.data
+                parameter.data = xp2torch(params[key], device=parameter.device)
+        try:
+            yield
+        finally:
+            for key, parameter in self._keyed_parameters():
+                if key in backup:
+                    parameter.data = backup[key]
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """Move the weights: "cpu" or "gpu"."""
+        if self._model is not None:
+            self._model.to("cpu" if device_type == "cpu" else f"cuda:{device_id}")
+
+    def _weights(self) -> Optional[bytes]:
+        """All weights as safetensors, None before there are any."""
+        if self._model is None:
+            return None
+        state = self._model.state_dict()
+        return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
+
+
+class QueryShim(TorchShim):
+    """Holds the tables of the queries, which do not exist before the encoder's width is known."""
+
+    what = "query table"
+
+    def __init__(self, n_queries: int, with_type: bool) -> None:
+        super().__init__(None)
+        self.settings: Dict[str, Any] = {"n_queries": n_queries, "with_type": with_type}
+
+    def build(self, width: int, dropout: float, eps: float) -> None:
+        """Draw fresh queries for an encoder of this width."""
+        self.settings.update(width=width, dropout=dropout, eps=eps)
+        self.set_module(InstanceQueries(**self.settings))
+
+    def to_bytes(self) -> bytes:
+        """Settings as JSON, weights as safetensors."""
+        return srsly.msgpack_dumps(
+            {"settings": srsly.json_dumps(self.settings), "weights": self._weights()}
+        )
+
+    def from_bytes(self, data: bytes) -> "QueryShim":
+        """Rebuild what `to_bytes` saved."""
+        saved = srsly.msgpack_loads(data)
+        self.settings, self._model = srsly.json_loads(saved["settings"]), None
+        if saved["weights"] is not None:
+            queries = InstanceQueries(**self.settings)
+            queries.load_state_dict(load_tensors(saved["weights"]))
+            self.set_module(queries)
+        return self
+
+
+class EncoderShim(TorchShim):
+    """Holds a pretrained encoder and its tokenizer: read from `name` once, then self-contained.
+
+    name: directory or hub name. max_pieces: the encoder's limit if None.
+    query_interaction: whether queries see each other.
+    """
+
+    what = "encoder"
+
+    def __init__(self, name: str, max_pieces: Optional[int], query_interaction: bool) -> None:
+        super().__init__(None)
+        self.name = name
+        self.wanted_pieces = max_pieces
+        self.query_interaction = query_interaction
+        # Of the pretrained model, JSON-serialisable.
+        self.config: Dict[str, Any] = {}
+        # Ids of the special pieces: "cls", "sep", "pad".
+        self.special: Dict[str, int] = {}
+        self.max_pieces = 0
+        self._tokenizer: Optional[Tokenizer] = None
+
+    def load(self) -> None:
+        """Read configuration, tokenizer and weights from the directory or the hub."""
+        transformers = _transformers()
+        config, tokenizer = self._read_tokenizer(transformers)
+        with _explain(self.name):
+            pretrained = transformers.AutoModel.from_pretrained(self.name, config=config)
+        self.config = srsly.json_loads(config.to_json_string(use_diff=False))
+        self.special = _special_pieces(self.name, tokenizer)
+        self.max_pieces = self._limit(tokenizer.model_max_length)
+        self._tokenizer = _plain_tokenizer(tokenizer.backend_tokenizer.to_str())
+        self.set_module(self._one_way(pretrained))
+
+    def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
+        """Configuration and tokenizer. ValueError if there are none or they are not supported."""
+        with _explain(self.name):
+            config = transformers.AutoConfig.from_pretrained(self.name)
+        _check_config(self.name, config)
+        with _explain(self.name):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self.name, use_fast=True)
+        if not tokenizer.is_fast:
+            raise ValueError(
+                f"{ARCHITECTURE}: '{self.name}' has no fast tokenizer (tokenizer.json)."
+            )
+        return config, tokenizer
+
+    def _limit(self, tokenizer_limit: int) -> int:
+        """Longest input: what the positions allow and the settings or the tokenizer want."""
+        positions = self.config["max_position_embeddings"] - _first_position(self.config)
+        if self.wanted_pieces is None:
+            return min(positions, tokenizer_limit)
+        if self.wanted_pieces > positions:
+            raise ValueError(
+                f"{ARCHITECTURE}: max_pieces is {self.wanted_pieces}, but '{self.name}' has "
+                f"positions for {positions} pieces only."
+            )
+        return self.wanted_pieces
+
+    def _one_way(self, pretrained: Any) -> OneWayEncoder:
+        return OneWayEncoder(
+            pretrained.embeddings,
+            pretrained.encoder.layer,
+            attention_heads=self.config["num_attention_heads"],
+            attention_dropout=self.config["attention_probs_dropout_prob"],
+            first_position=_first_position(self.config),
+            query_interaction=self.query_interaction,
+        )
+
+    def tokenise(self, docs: List[Doc]) -> List[Tuple[np.ndarray, np.ndarray]]:
+        """Pieces of each doc, word by word: ids `(pieces,)` long and `(words + 1,)` long offsets,
+        where the pieces of each word begin."""
+        assert self._tokenizer is not None
+        words = [_spaced_words(doc) for doc in docs]
+        coded = self._tokenizer.encode_batch(words, is_pretokenized=True, add_special_tokens=False)
+        pieces = []
+        for doc, code in zip(docs, coded):
+            word_of_piece = np.array(code.word_ids, dtype=np.int64)
+            offsets = np.zeros(len(doc) + 1, dtype=np.int64)
+            offsets[1:] = np.bincount(word_of_piece, minlength=len(doc)).cumsum()
+            pieces.append((np.array(code.ids, dtype=np.int64), offsets))
+        return pieces
+
+    def pad(self, windows: List[Window], mark_segment: bool) -> Tuple[Tensor, Tensor, Tensor]:
+        """`(batch, pieces)` ids, token types and mask, special pieces added."""
+        shape = len(windows), max(len(window.ids) for window in windows) + 2
+        ids = np.full(shape, self.special["pad"], dtype=np.int64)
+        types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+        for i, window in enumerate(windows):
+            end = len(window.ids) + 1
+            ids[i, 0], ids[i, end] = self.special["cls"], self.special["sep"]
+            ids[i, 1:end] = window.ids
+            mask[i, : end + 1] = True
+            if mark_segment:
+                first = 1 + window.first
+                types[i, first : first + window.counts.sum()] = 1
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
+
+    def to_bytes(self) -> bytes:
+        """Settings, configuration and tokenizer as JSON, weights as safetensors."""
+        assert self._model is None or self._tokenizer is not None
+        own = {
+            "max_pieces": self.max_pieces,
+            "query_interaction": self.query_interaction,
+            "special": self.special,
+        }
+        return srsly.msgpack_dumps(
+            {
+                "settings": srsly.json_dumps(own),
+                "config": srsly.json_dumps(self.config),
+                "tokenizer": None if self._tokenizer is None else self._tokenizer.to_str(),
+                "weights": self._weights(),
+            }
+        )
+
+    def from_bytes(self, data: bytes) -> "EncoderShim":
+        """Rebuild what `to_bytes` saved, without the directory or the hub."""
+        saved = srsly.msgpack_loads(data)
+        own = srsly.json_loads(saved["settings"])
+        self.max_pieces, self.special = own["max_pieces"], own["special"]
+        self.query_interaction = own["query_interaction"]
+        self.config = srsly.json_loads(saved["config"])
+        self._model = self._tokenizer = None
+        if saved["weights"] is not None:
+            self._tokenizer = _plain_tokenizer(saved["tokenizer"])
+            module = self._one_way(_random_encoder(self.config))
+            module.load_state_dict(load_tensors(saved["weights"]))
+            self.set_module(module)
+        return self
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as err:
+        raise ImportError(
+            f"{ARCHITECTURE} needs Hugging Face transformers: "
+            "pip install 'spacy_nested_ner[transformers]'."
+        ) from err
+    return transformers
+
+
+@contextlib.contextmanager
+def _explain(name: str) -> Iterator[None]:
+    """Turn the many errors of a model that is not there or not whole into one that says so."""
+    try:
+        path = Path(name)
+        if (path.is_absolute() or name.startswith(".")) and not path.is_dir():
+            raise OSError(f"there is no directory '{name}'")
+        yield
+    except (OSError, ValueError, KeyError) as err:
+        raise ValueError(
+            f"{ARCHITECTURE}: cannot read a pretrained encoder from '{name}'. Set 'name' of the "
+            "component's tok2vec to a directory with config.json, tokenizer.json and "
+            "model.safetensors, or to a model name of the hub (which needs a network or a filled "
+            "cache). A trained pipeline carries its encoder: go on training it with "
+            f"nlp.resume_training, not with nlp.initialize. The error was: {err}"
+        ) from err
+
+
+def _check_config(name: str, config: Any) -> None:
+    if config.model_type not in SUPPORTED_TYPES:
+        raise ValueError(
+            f"{ARCHITECTURE}: '{name}' is a model of type '{config.model_type}'. Supported are "
+            f"{', '.join(SUPPORTED_TYPES)}."
+        )
+    kind = getattr(config, "position_embedding_type", "absolute")
+    if kind != "absolute" or config.is_decoder:
+        raise ValueError(
+            f"{ARCHITECTURE}: '{name}' is a decoder or has positions of type '{kind}'. Supported "
+            "are encoders with absolute positions."
+        )
+
+
+def _first_position(config: Dict[str, Any]) -> int:
+    return config["pad_token_id"] + 1 if config["model_type"] in ROBERTA_TYPES else 0
+
+
+def _special_pieces(name: str, tokenizer: Any) -> Dict[str, int]:
+    special = {
+        "cls": tokenizer.cls_token_id,
+        "sep": tokenizer.sep_token_id,
+        "pad": tokenizer.pad_token_id,
+    }
+    missing = [key for key, piece in special.items() if piece is None]
+    if missing:
+        raise ValueError(
+            f"{ARCHITECTURE}: the tokenizer of '{name}' has no special token for "
+            f"{', '.join(missing)}."
+        )
+    return special
+
+
+def _plain_tokenizer(data: str) -> "Tokenizer":
+    """A tokenizer that neither cuts nor pads, and reads "[SEP]" in a text as text."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(data)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def _random_encoder(config: Dict[str, Any]) -> Any:
+    """An encoder without trained weights from its configuration."""
+    transformers = _transformers()
+    settings = {k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")}
+    built = transformers.AutoConfig.for_model(config["model_type"], **settings)
+    return transformers.AutoModel.from_config(built)

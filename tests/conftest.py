@@ -1,0 +1,109 @@
+"""What tests of every system share."""
+
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import fix_random_seed
+
+FACTORIES = ["piqn_ner"]
+SMALL_CNN = {
+    "@architectures": "spacy.HashEmbedCNN.v2",
+    "pretrained_vectors": None,
+    "width": 32,
+    "depth": 2,
+    "embed_size": 500,
+    "window_size": 1,
+    "maxout_pieces": 2,
+    "subword_features": True,
+}
+SMALL_MODELS: Dict[str, Dict[str, Any]] = {
+    "piqn_ner": {
+        "@architectures": "spacy_nested_ner.PIQN.v1",
+        "hidden_width": 48,
+        "depth": 2,
+        "attention_heads": 2,
+        "tok2vec": SMALL_CNN,
+    }
+}
+
+# Text, then (first word, end word, label); words are split at spaces.
+SENTENCES = [
+    ("The US Supreme Court in Washington", [(0, 4, "ORG"), (1, 2, "GPE"), (5, 6, "GPE")]),
+    ("IL-2 gene promoter binds NF-kappa B", [(0, 3, "DNA"), (0, 2, "DNA"), (0, 1, "PROT"),
+                                             (4, 6, "PROT")]),
+    ("He joined Bank of China in New York City",
+     [(2, 5, "ORG"), (4, 5, "GPE"), (6, 9, "GPE"), (6, 8, "GPE")]),
+    ("human T cells", [(0, 3, "CELL"), (1, 3, "CELL")]),
+    ("nothing to see here .", []),
+    ("University of California , Berkeley students",
+     [(0, 5, "ORG"), (2, 3, "GPE"), (4, 5, "GPE"), (0, 6, "PER")]),
+    ("p53", [(0, 1, "PROT"), (0, 1, "DNA")]),
+    ("the president of the University of Oslo", [(0, 7, "PER"), (3, 7, "ORG"), (6, 7, "GPE")]),
+    ("CD28 surface receptor activates mouse B cells",
+     [(0, 3, "PROT"), (0, 1, "PROT"), (4, 7, "CELL"), (5, 7, "CELL")]),
+    ("Paris and the mayor of Paris", [(0, 1, "GPE"), (2, 6, "PER"), (5, 6, "GPE")]),
+]
+
+
+def make_example(
+    nlp: Language, text: str, entities: List[tuple], spans_key: str = "sc"
+) -> Example:
+    """An example whose words are split at spaces."""
+    words = text.split(" ")
+    reference = Doc(nlp.vocab, words=words)
+    reference.spans[spans_key] = [Span(reference, s, e, label=label) for s, e, label in entities]
+    return Example(Doc(nlp.vocab, words=words), reference)
+
+
+def make_examples(nlp: Language, spans_key: str = "sc") -> List[Example]:
+    """The ten nested sentences."""
+    return [make_example(nlp, text, entities, spans_key) for text, entities in SENTENCES]
+
+
+def make_pipeline(
+    factory: str = "piqn_ner",
+    model: Optional[Dict[str, Any]] = None,
+    examples: Optional[Callable[[Language], List[Example]]] = make_examples,
+    **settings: Any,
+) -> Language:
+    """A blank pipeline with one small component, initialised unless `examples` is None."""
+    fix_random_seed(0)
+    nlp = spacy.blank("en")
+    config = {"model": {**SMALL_MODELS[factory], **(model or {})}, **settings}
+    nlp.add_pipe(factory, name="ner", config=config)
+    if examples is not None:
+        data = examples(nlp)
+        nlp.initialize(lambda: data)
+    return nlp
+
+
+def train(
+    nlp: Language, steps: int, examples: Callable[[Language], List[Example]] = make_examples
+) -> Language:
+    """Plain updates on all examples at once."""
+    optimizer = nlp.create_optimizer()
+    optimizer.learn_rate = 0.003
+    for _ in range(steps):
+        nlp.update(examples(nlp), sgd=optimizer)
+    return nlp
+
+
+def spans_of(doc: Doc, key: str = "sc") -> List[tuple]:
+    """Spans as plain tuples in their order."""
+    return [(s.start, s.end, s.label_) for s in doc.spans[key]]
+
+
+def scores_of(doc: Doc, key: str = "sc") -> List[float]:
+    return doc.spans[key].attrs["scores"].tolist()
+
+
+@pytest.fixture(scope="session", params=FACTORIES)
+def trained(request) -> Language:
+    """A pipeline that has memorised the ten sentences. Not to be changed by a test."""
+    nlp = train(make_pipeline(request.param), 60)
+    assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
+    return nlp

@@ -1,0 +1,347 @@
+"""What every system must do as a component of a pipeline."""
+
+import pickle
+from typing import Any, List
+
+import numpy as np
+import pytest
+import spacy
+from spacy.errors import Errors
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from tests.conftest import (
+    SENTENCES,
+    make_example,
+    make_examples,
+    make_pipeline,
+    scores_of,
+    spans_of,
+    train,
+)
+
+
+def texts(nlp) -> List[Doc]:
+    return [eg.x.copy() for eg in make_examples(nlp)]
+
+
+def assert_same(got: List[Doc], expected: List[Doc], tolerance: float = 1e-5) -> None:
+    assert [spans_of(doc) for doc in got] == [spans_of(doc) for doc in expected]
+    for a, b in zip(got, expected):
+        assert scores_of(a) == pytest.approx(scores_of(b), abs=tolerance)
+
+
+def test_disk_round_trip(trained, tmp_path) -> None:
+    trained.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert loaded.evaluate(make_examples(loaded))["nested_f"] == 1.0
+    assert_same(list(loaded.pipe(texts(loaded))), list(trained.pipe(texts(trained))))
+
+
+def test_bytes_round_trip(trained) -> None:
+    loaded = spacy.blank("en", config=trained.config).from_bytes(trained.to_bytes())
+    assert loaded.evaluate(make_examples(loaded))["nested_f"] == 1.0
+    assert_same(list(loaded.pipe(texts(loaded))), list(trained.pipe(texts(trained))))
+
+
+def test_pickle(trained) -> None:
+    loaded = pickle.loads(pickle.dumps(trained))
+    assert_same(list(loaded.pipe(texts(loaded))), list(trained.pipe(texts(trained))))
+
+
+def test_weights_are_saved_without_pickle(trained, tmp_path) -> None:
+    trained.to_disk(tmp_path)
+    saved = (tmp_path / "ner" / "model").read_bytes()
+    assert b"torch._utils" not in saved and b"cnumpy" not in saved
+    assert b"classifier.output.weight" in saved
+
+
+def test_batch_order_and_size_do_not_matter(trained) -> None:
+    alone = [trained(doc) for doc in texts(trained)]
+    assert sum(len(doc.spans["sc"]) for doc in alone) > 20
+    for size in (1, 3, 64):
+        assert_same(list(trained.pipe(texts(trained), batch_size=size)), alone)
+    turned = list(trained.pipe(reversed(texts(trained)), batch_size=4))
+    assert_same(turned[::-1], alone)
+
+
+def test_padding_beside_a_long_doc_does_not_matter(trained) -> None:
+    long = Doc(trained.vocab, words=["word"] * 90)
+    alone = [trained(doc) for doc in texts(trained)]
+    beside = list(trained.pipe([*texts(trained), long]))[:-1]
+    assert_same(beside, alone)
+
+
+def test_scores_are_float32_and_always_there(trained) -> None:
+    for doc in trained.pipe(texts(trained)):
+        scores = doc.spans["sc"].attrs["scores"]
+        assert scores.dtype == np.float32 and scores.shape == (len(doc.spans["sc"]),)
+        assert ((scores >= 0.5) & (scores <= 1)).all()
+
+
+@pytest.mark.parametrize("words", [[], [" "], ["\n\n", " "], ["p53"]])
+def test_tiny_docs(trained, words) -> None:
+    doc = trained(Doc(trained.vocab, words=words))
+    assert doc.spans["sc"].attrs["scores"].shape == (len(doc.spans["sc"]),)
+    assert (len(doc.spans["sc"]) > 0) == (words == ["p53"])
+
+
+def test_batch_of_empty_whitespace_and_long_docs(trained) -> None:
+    shapes = [[], [" "], ["p53"], ["IL-2"] * 20_000]
+    docs = list(trained.pipe([Doc(trained.vocab, words=words) for words in shapes]))
+    assert [len(doc) for doc in docs] == [0, 1, 1, 20_000]
+    assert spans_of(docs[2]) == spans_of(trained(Doc(trained.vocab, words=["p53"])))
+
+
+def test_long_doc_is_read_to_its_end(trained) -> None:
+    """The sentence that was learned is found at the end of a doc of several windows."""
+    text, entities = SENTENCES[0]
+    filler = SENTENCES[4][0].split(" ") * 80
+    doc = trained(Doc(trained.vocab, words=filler + text.split(" ")))
+    found = {(s - len(filler), e - len(filler), label) for s, e, label in spans_of(doc)}
+    assert set(entities) & found
+
+
+@pytest.mark.parametrize("n_process", [1, 2])
+def test_processes(trained, n_process) -> None:
+    words = [text for text, _ in SENTENCES]
+    expected = list(trained.pipe(words))
+    assert_same(list(trained.pipe(words, n_process=n_process, batch_size=3)), expected)
+
+
+def test_an_error_in_one_doc_costs_no_neighbour(trained, monkeypatch) -> None:
+    pipe = trained.get_pipe("ner")
+    predict = pipe.predict
+
+    def fail_on_p53(docs: Any) -> Any:
+        if any(doc.text.startswith("p53") for doc in docs):
+            raise RuntimeError("p53")
+        return predict(docs)
+
+    monkeypatch.setattr(pipe, "predict", fail_on_p53)
+    failed: List[str] = []
+    pipe.set_error_handler(lambda name, proc, docs, error: failed.extend(d.text for d in docs))
+    try:
+        done = list(pipe.pipe(texts(trained), batch_size=10))
+    finally:
+        pipe.set_error_handler(spacy.util.raise_error)
+    assert [text.strip() for text in failed] == ["p53"]
+    assert len(done) == len(SENTENCES) - 1 and all("sc" in doc.spans for doc in done)
+
+
+def test_labels_from_data_given_or_added() -> None:
+    nlp = make_pipeline()
+    assert set(nlp.get_pipe("ner").labels) == {"ORG", "GPE", "DNA", "PROT", "CELL", "PER"}
+    nlp = make_pipeline(examples=None)
+    nlp.get_pipe("ner").add_label("ORG")
+    nlp.initialize()
+    assert nlp.get_pipe("ner").labels == ("ORG",)
+    nlp = make_pipeline(examples=None)
+    data = make_examples(nlp)
+    nlp.get_pipe("ner").initialize(lambda: data, nlp=nlp, labels=["GPE", "ORG"])
+    assert nlp.get_pipe("ner").label_data == ["GPE", "ORG"]
+    with pytest.raises(ValueError, match="E187"):
+        nlp.get_pipe("ner").add_label(3)
+
+
+def test_a_grown_head_keeps_what_it_learned_and_learns_more() -> None:
+    nlp = train(make_pipeline(), 60)
+    before = list(nlp.pipe(texts(nlp)))
+    assert nlp.get_pipe("ner").add_label("MONEY") == 1
+    assert nlp.get_pipe("ner").add_label("MONEY") == 0
+    assert_same(list(nlp.pipe(texts(nlp))), before, tolerance=0.02)
+
+    def with_money(nlp):
+        return [*make_examples(nlp), make_example(nlp, "five euros", [(0, 2, "MONEY")])]
+
+    train(nlp, 40, with_money)
+    assert nlp.evaluate(with_money(nlp))["nested_f"] == 1.0
+
+
+def test_growing_between_updates_with_one_optimizer() -> None:
+    nlp = make_pipeline()
+    optimizer = nlp.create_optimizer()
+    nlp.update(make_examples(nlp), sgd=optimizer)
+    nlp.get_pipe("ner").add_label("NEW")
+    losses = nlp.update(make_examples(nlp), sgd=optimizer)
+    assert losses["ner"] > 0
+
+
+def test_no_gold_trains_without_nan() -> None:
+    nlp = make_pipeline()
+    empty = [make_example(nlp, text, []) for text, _ in SENTENCES]
+    optimizer = nlp.create_optimizer()
+    first = nlp.update(empty, sgd=optimizer)["ner"]
+    for _ in range(10):
+        last = nlp.update(empty, sgd=optimizer)["ner"]
+    assert 0 <= last < first
+    assert np.isfinite(nlp.get_pipe("ner").get_loss(make_examples(nlp), None)[0])
+
+
+def test_docs_without_tokens_train() -> None:
+    nlp = make_pipeline()
+    empty = Example(Doc(nlp.vocab, words=[]), Doc(nlp.vocab, words=[]))
+    assert nlp.update([empty], sgd=nlp.create_optimizer()) == {"ner": 0.0}
+    mixed = [empty, *make_examples(nlp)]
+    assert nlp.update(mixed, sgd=nlp.create_optimizer())["ner"] > 0
+
+
+def test_gold_under_another_key_is_an_error_that_names_the_keys() -> None:
+    with pytest.raises(ValueError, match=r"'ner'.*'sc'.*'mine'"):
+        make_pipeline(examples=lambda nlp: make_examples(nlp, spans_key="mine"))
+
+
+def test_given_labels_with_another_key_warn() -> None:
+    nlp = make_pipeline(examples=None)
+    data = make_examples(nlp, spans_key="mine")
+    with pytest.warns(UserWarning, match=r"'sc'.*'mine'"):
+        nlp.get_pipe("ner").initialize(lambda: data, nlp=nlp, labels=["GPE"])
+
+
+def test_no_labels_at_all_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no entity under spans_key 'sc'"):
+        make_pipeline(examples=lambda nlp: [make_example(nlp, "a b", [])])
+    nlp = make_pipeline(examples=None)
+    with pytest.raises(ValueError, match="no labels to initialize with"):
+        nlp.initialize()
+
+
+def test_use_before_initialize_is_an_error() -> None:
+    nlp = make_pipeline(examples=None)
+    with pytest.raises(ValueError, match="initialize"):
+        nlp("p53")
+
+
+def test_unknown_label_is_counted_and_warned_about_once() -> None:
+    nlp = make_pipeline()
+    data = [make_example(nlp, "a b c", [(0, 1, "NEW"), (1, 3, "GPE")])]
+    with pytest.warns(UserWarning, match=r"1 gold span.*unknown label.*add_label") as caught:
+        nlp.update(data, sgd=nlp.create_optimizer())
+        nlp.update(data, sgd=nlp.create_optimizer())
+    assert len([w for w in caught if "unknown label" in str(w.message)]) == 1
+
+
+def test_misaligned_gold_is_counted_and_warned_about() -> None:
+    nlp = make_pipeline()
+    reference = Doc(nlp.vocab, words=["IL", "-2", "gene"], spaces=[False, True, False])
+    reference.spans["sc"] = [Span(reference, 0, 1, "PROT"), Span(reference, 0, 3, "DNA")]
+    predicted = Doc(nlp.vocab, words=["IL-2", "gene"], spaces=[True, False])
+    with pytest.warns(UserWarning, match=r"1 gold span.*misaligned"):
+        nlp.update([Example(predicted, reference)], sgd=nlp.create_optimizer())
+
+
+def test_gold_across_sentences_is_counted_and_warned_about() -> None:
+    nlp = make_pipeline()
+    reference = Doc(nlp.vocab, words=["a", "b", "c"])
+    reference.spans["sc"] = [Span(reference, 0, 3, "PROT")]
+    predicted = Doc(nlp.vocab, words=["a", "b", "c"], sent_starts=[True, False, True])
+    with pytest.warns(UserWarning, match=r"1 gold span.*across segments"):
+        nlp.update([Example(predicted, reference)], sgd=nlp.create_optimizer())
+
+
+def test_crossing_and_duplicate_gold_can_be_learned() -> None:
+    entities = [(0, 3, "A"), (2, 5, "A"), (2, 5, "A"), (2, 5, "B")]
+
+    def crossing(nlp):
+        return [make_example(nlp, "v w x y z", entities), make_example(nlp, "q r s", [])]
+
+    nlp = train(make_pipeline(examples=crossing), 60, crossing)
+    doc = nlp(Doc(nlp.vocab, words=list("vwxyz")))
+    assert spans_of(doc) == sorted(set(entities), key=lambda e: (e[0], -e[1], e[2]))
+
+
+def test_nan_loss_stops_with_an_explanation() -> None:
+    nlp = make_pipeline()
+    for node in nlp.get_pipe("ner").model.walk():
+        if node.has_param("W"):
+            node.set_param("W", node.get_param("W") * np.nan)
+    with pytest.raises(ValueError, match=r"'ner'.*not a finite number.*learning rate"):
+        nlp.update(make_examples(nlp), sgd=nlp.create_optimizer())
+
+
+def test_weights_from_another_label_set_are_refused(trained, tmp_path) -> None:
+    trained.to_disk(tmp_path)
+    other = make_pipeline(examples=lambda nlp: [make_example(nlp, "a b", [(0, 1, "X")])])
+    (tmp_path / "ner" / "model").write_bytes(other.get_pipe("ner").model.to_bytes())
+    with pytest.raises(ValueError, match=r"'ner'.*trained for the labels \['X'\]"):
+        spacy.load(tmp_path)
+
+
+def test_settings_given_at_load_win_over_saved_ones(trained, tmp_path) -> None:
+    trained.to_disk(tmp_path)
+    strict = spacy.load(tmp_path, config={"components": {"ner": {"threshold": 1.0}}})
+    assert strict.get_pipe("ner").cfg["threshold"] == 1.0
+    assert not any(spans_of(doc) for doc in strict.pipe(texts(strict)))
+
+
+def test_settings_tuned_on_the_pipe_are_saved(trained, tmp_path) -> None:
+    trained.to_disk(tmp_path)
+    tuned = spacy.load(tmp_path)
+    tuned.get_pipe("ner").cfg["threshold"] = 0.25
+    tuned.to_disk(tmp_path)
+    assert spacy.load(tmp_path).get_pipe("ner").cfg["threshold"] == 0.25
+
+
+def test_own_spans_key_and_scores_that_do_not_depend_on_it() -> None:
+    def mine(nlp):
+        return make_examples(nlp, spans_key="mine")
+
+    nlp = train(make_pipeline(examples=mine, spans_key="mine"), 60, mine)
+    scores = nlp.evaluate(mine(nlp))
+    assert scores["nested_f"] == scores["spans_mine_f"] == 1.0
+    weights = nlp.get_pipe_meta("ner").default_score_weights
+    assert weights == {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
+
+
+def test_ents(trained) -> None:
+    pipe = trained.get_pipe("ner")
+    doc = make_examples(trained)[0].x.copy()
+    found = pipe.predict([doc])
+    expected = {
+        "outermost": [(0, 4, "ORG"), (5, 6, "GPE")],
+        "innermost": [(1, 2, "GPE"), (5, 6, "GPE")],
+    }
+    for policy, ents in expected.items():
+        pipe.cfg["set_ents"] = policy
+        try:
+            pipe.set_annotations([doc], found)
+        finally:
+            pipe.cfg["set_ents"] = None
+        assert [(e.start, e.end, e.label_) for e in doc.ents] == ents
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"overlap": "some"}, "overlap"),
+        ({"set_ents": "all"}, "set_ents"),
+        ({"window": 10, "stride": 20}, "stride"),
+        ({"labels_per_span": 0}, "labels_per_span"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, problem) -> None:
+    with pytest.raises(ValueError, match=f"'ner'.*{problem}"):
+        make_pipeline(examples=None, **settings)
+
+
+def test_replace_listeners_freeze_and_source(tmp_path) -> None:
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec")
+    nlp.add_pipe("piqn_ner", name="ner", config={"model": {"tok2vec": listener}})
+    data = make_examples(nlp)
+    nlp.initialize(lambda: data)
+    train(nlp, 30)
+    expected = list(nlp.pipe(texts(nlp)))
+    sourced = spacy.blank("en")
+    sourced.add_pipe("tok2vec", source=nlp)
+    sourced.add_pipe("ner", source=nlp)
+    assert_same(list(sourced.pipe(texts(sourced))), expected)
+    nlp.replace_listeners("tok2vec", "ner", ["model.tok2vec"])
+    assert_same(list(nlp.pipe(texts(nlp))), expected)
+    nlp.to_disk(tmp_path)
+    assert_same(list(spacy.load(tmp_path).pipe(texts(nlp))), expected)
+
+
+def test_error_numbers_of_spacy_are_used() -> None:
+    assert "E187" in Errors.E187
