@@ -134,7 +134,7 @@ def encoder_shim(model: Model[EncoderInput, EncoderOutput]) -> "EncoderShim":
 
 def query_shim(model: Model[EncoderInput, EncoderOutput]) -> "QueryShim":
     """The shim that holds the parameters of the queries."""
-    return model.get_ref("queries").shims[0]  # type: ignore[return-value]
+    return model.layers[0].shims[0]  # type: ignore[return-value]
 
 
 def _queries_are_read_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:

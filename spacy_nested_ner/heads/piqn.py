@@ -71,7 +71,8 @@ class PIQN(Head):
     span_pooling: the classifier also sees the mean of the words between the boundaries.
     assignment: "dynamic" (eq. 9), "one_to_one" or "static". quantity: Q as a share of M.
     match_boundary, match_label: weights of eq. 8. match_anchor: with queries from words, added to
-        the cost for each word between the query's word and the entity (0 inside, 1 beside, ...). boundary_weight, label_weight: of the losses.
+        the cost for each word between the query's word and the entity (0 inside, 1 beside, ...).
+    boundary_weight, label_weight: of the losses.
     none_weight: class weight of None; None balances the two sides (the authors' code).
     auxiliary: losses after every block (eq. 13), else after the last only.
     dropout: None follows `training.dropout`.
@@ -127,7 +128,7 @@ class PIQN(Head):
         self.loss_weights = (boundary_weight, label_weight)
         self.none_weight = none_weight
         h = hidden_width
-        self.input_dropout = nn.Dropout()
+        self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
         if query_source == "words":
             self.query_input: nn.Module = WordQueries(h, queries_per_word, min_queries)
@@ -324,7 +325,7 @@ class OneWayBlock(nn.Module):
             nn.Linear(feedforward * width, width),
         )
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(0.0)
         self.extra = QueryAttention(width, heads) if extra_attention else None
 
     def forward(
@@ -369,7 +370,7 @@ class QueryAttention(nn.Module):
         super().__init__()
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(0.0)
 
     def forward(self, queries: Tensor, position: Tensor, mask: Optional[Tensor]) -> Tensor:
         """`(B, M, h)` to `(B, M, h)`."""
@@ -393,7 +394,7 @@ class EntityClassifier(nn.Module):
             nn.MultiheadAttention(width, heads, batch_first=True) if attention else None
         )
         self.span_pooling = span_pooling
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(0.0)
         self.output = nn.Linear((4 if span_pooling else 3) * width, n_labels + 1)
 
     def forward(
@@ -463,7 +464,7 @@ class LearnedQueries(nn.Module):
         self.position = nn.Parameter(torch.randn(n_queries, width) * 0.02)
         self.kind = nn.Parameter(torch.randn(width) * 0.02)
         self.norm, self.position_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(0.0)
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
         """The same M queries for every sentence."""
@@ -481,7 +482,7 @@ class EncodedQueries(nn.Module):
         self.project = nn.Linear(width, hidden) if width != hidden else nn.Identity()
         self.position = nn.Parameter(torch.randn(n_queries, hidden) * 0.02)
         self.position_norm = nn.LayerNorm(hidden)
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(0.0)
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
         """given: `(B, M, width)` query vectors of the encoder."""

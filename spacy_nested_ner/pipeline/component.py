@@ -19,7 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_nested_ner.architectures.head_model import head_shim, set_label_dim
-from spacy_nested_ner.architectures.types import NO_SPANS, HeadInput, HeadModel, SpanScores
+from spacy_nested_ner.architectures.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import gold_segments
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments
@@ -322,7 +322,7 @@ class NestedNER(TrainablePipe):
         output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
         return sum(output.losses.values()), None
 
-    def _gold(self, examples: List[Example], segments: Segments) -> List[List[Tuple[int, int, int]]]:
+    def _gold(self, examples: List[Example], segments: Segments) -> List[List[Entity]]:
         label_index = {label: i for i, label in enumerate(self.labels)}
         gold = gold_segments(examples, segments.rows, self.key, label_index)
         for reason, count in gold.lost.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -29,7 +30,7 @@ def cut_segments(docs: Sequence[Doc], window: int, stride: int) -> Segments:
     for i, doc in enumerate(docs):
         for start, end in _sentences(doc):
             windows = list(_windows(start, end, window, stride))
-            meets = [(a[1] + b[0]) / 2 for a, b in zip(windows, windows[1:])]
+            meets = [(a[1] + b[0]) / 2 for a, b in pairwise(windows)]
             rows.extend((i, *bounds) for bounds in windows)
             core.extend(zip([-np.inf, *meets], [*meets, np.inf]))
     return Segments(

@@ -104,13 +104,15 @@ def test_instance_queries():
     assert not torch.equal(content[0], content[1])
     content, position = queries.eval()(4)
     assert torch.equal(content[0], content[3])
-    torch.testing.assert_close(position[2], torch.nn.functional.layer_norm(queries.position, [8]))
+    torch.testing.assert_close(
+        position[2], torch.nn.functional.layer_norm(queries.position, [8], eps=1e-12)
+    )
 
 
 def test_type_vector_is_shared_by_all_queries():
     queries = InstanceQueries(3, 8, with_type=True).eval()
     before, _ = queries(1)
-    summed = torch.nn.functional.layer_norm(queries.content + queries.shared, [8])
+    summed = torch.nn.functional.layer_norm(queries.content + queries.shared, [8], eps=1e-12)
     torch.testing.assert_close(before[0], summed)
     before.sum().backward()
     assert queries.shared.grad is not None

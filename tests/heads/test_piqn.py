@@ -1,0 +1,236 @@
+"""PIQN: equations on numbers worked out apart from the code, and the paper's properties."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from spacy_nested_ner.heads.base import Gold
+from spacy_nested_ner.heads.piqn import PIQN, Answers, EntityClassifier, OneWayBlock
+
+PAPER = {
+    "query_source": "learned",
+    "n_queries": 12,
+    "pointer": "additive",
+    "boundary": "sigmoid",
+    "span_pooling": False,
+    "match_anchor": 0.0,
+    "quantity": 0.75,
+    "none_weight": None,
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": PAPER,
+    "authors": {**PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3},
+    "no interaction": {**PAPER, "query_interaction": False},
+    "one to one": {**PAPER, "assignment": "one_to_one"},
+    "two per word": {"queries_per_word": 2},
+    "last block only": {"auxiliary": False},
+    "sigmoid words": {"boundary": "sigmoid"},
+}
+
+
+def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
+    torch.manual_seed(0)
+    return PIQN(10, n_labels, hidden_width=16, attention_heads=2, depth=2, **settings)
+
+
+def random_batch(lengths=(6, 3, 1)):
+    torch.manual_seed(1)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    return torch.randn(len(lengths), max(lengths), 10), mask
+
+
+GOLD = [[(0, 5, 0), (1, 2, 1), (1, 1, 1), (4, 5, 2)], [(0, 1, 2), (0, 0, 1)], [(0, 0, 0)]]
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_every_variant_memorises_nested_entities(settings) -> None:
+    head = make_head(**settings)
+    words, mask = random_batch()
+    gold = Gold.from_lists(GOLD)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.005)
+    for _ in range(250):
+        optimizer.zero_grad()
+        torch.stack(list(head(words, mask, gold=gold).values())).sum().backward()
+        optimizer.step()
+    head.eval()
+    found = head(words, mask, options={"threshold": 0.5})
+    rows = list(zip(*(t.tolist() for t in found[:4])))
+    expected = [(i, *entity) for i, group in enumerate(GOLD) for entity in group]
+    assert sorted(set(rows)) == sorted(expected)
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_padding_reaches_nothing(settings) -> None:
+    head = make_head(**settings).eval()
+    words, mask = random_batch()
+    together = head(words, mask, options={})
+    for i, n in enumerate(mask.sum(1).tolist()):
+        alone = head(words[i : i + 1, :n], mask[i : i + 1, :n], options={})
+        mine = together.segment == i
+        for a, b in zip(alone[1:], together[1:]):
+            torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=0)
+
+
+def test_words_never_see_queries() -> None:
+    head = make_head(**PAPER).eval()
+    words, mask = random_batch()
+    before, asked, _ = head.encode(words, mask)
+    with torch.no_grad():
+        head.query_input.content += 1.0
+        head.query_input.position -= 1.0
+    after, asked_after, _ = head.encode(words, mask)
+    for a, b in zip(before, after):
+        torch.testing.assert_close(a, b)
+    assert not torch.allclose(asked[-1], asked_after[-1])
+
+
+def test_queries_see_each_other_only_with_interaction() -> None:
+    for interaction in (True, False):
+        torch.manual_seed(0)
+        block = OneWayBlock(8, 2, 2, interaction, extra_attention=False).eval()
+        words, mask = torch.randn(1, 4, 8), torch.ones(1, 4, dtype=torch.bool)
+        queries, position = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
+        _, before = block(words, queries, position, mask, None)
+        queries[0, 2] += 1.0
+        _, after = block(words, queries, position, mask, None)
+        assert torch.allclose(before[0, :2], after[0, :2]) != interaction
+
+
+def test_classifier_is_equation_6_and_7() -> None:
+    torch.manual_seed(0)
+    classifier = EntityClassifier(4, 2, attention=False, span_pooling=False, heads=2).eval()
+    query, words = torch.randn(1, 1, 4), torch.randn(1, 3, 4)
+    left, right = torch.tensor([[[0.9, 0.1, 0.0]]]), torch.tensor([[[0.0, 0.2, 0.7]]])
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    state = torch.cat(
+        [
+            classifier.query(query)[0, 0],
+            0.9 * words[0, 0] + 0.1 * words[0, 1],
+            0.2 * words[0, 1] + 0.7 * words[0, 2],
+        ]
+    )
+    expected = classifier.output(torch.relu(state))
+    torch.testing.assert_close(classifier(query, words, mask, left, right)[0, 0], expected)
+    assert expected.shape == (3,)  # two labels and None
+
+
+def answers_by_hand() -> Answers:
+    """One row, three queries, two words, one label (and None)."""
+    return Answers(
+        left=torch.tensor([[[2.0, -2.0], [0.0, 0.0], [-2.0, 2.0]]]),
+        right=torch.tensor([[[2.0, -2.0], [0.0, 0.0], [-2.0, 2.0]]]),
+        labels=torch.tensor([[[0.0, 1.0], [0.0, 0.0], [0.0, 1.0]]]),
+    )
+
+
+def test_assignment_minimises_equation_8() -> None:
+    head = make_head(1, assignment="one_to_one", boundary="sigmoid", match_anchor=0.0)
+    gold = Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
+    target = head.assign(answers_by_hand(), gold, torch.ones(1, 3, dtype=torch.bool))
+    assert target.tolist() == [[1, -1, 0]]
+
+
+def test_losses_are_equations_11_and_12() -> None:
+    head = make_head(1, boundary="sigmoid", none_weight=0.5)
+    answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
+    target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
+    # Each assigned query is right by logits of +-2 at both words, for each of the two sides.
+    expected = 4 * F.softplus(torch.tensor(-2.0))
+    torch.testing.assert_close(head._boundary_loss(answers, gold, target, mask), expected)
+    assigned = F.softplus(torch.tensor(-1.0))  # -log softmax([0, 1])[1]
+    none = -torch.log(torch.tensor(0.5))
+    expected = (2 * assigned + 0.5 * none) / 2.5
+    real = torch.ones(1, 3, dtype=torch.bool)
+    torch.testing.assert_close(head._label_loss(answers, gold, target, real), expected)
+
+
+def test_softmax_boundary_loss_by_hand() -> None:
+    head = make_head(1, boundary="softmax")
+    answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
+    target, mask = torch.tensor([[0, -1, -1]]), torch.ones(1, 2, dtype=torch.bool)
+    expected = 2 * F.softplus(torch.tensor(-4.0))
+    torch.testing.assert_close(head._boundary_loss(answers, gold, target, mask), expected)
+
+
+def test_none_weight_balances_the_sides() -> None:
+    head = make_head(1, none_weight=None)
+    answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
+    target, real = torch.tensor([[0, -1, -1]]), torch.ones(1, 3, dtype=torch.bool)
+    one = F.softplus(torch.tensor(-1.0))
+    none = (-torch.log(torch.tensor(0.5)) + F.softplus(torch.tensor(1.0))) / 2
+    expected = (one + none) / 2
+    torch.testing.assert_close(head._label_loss(answers, gold, target, real), expected)
+
+
+def test_anchors_keep_far_queries_away() -> None:
+    head = make_head(1, assignment="one_to_one", match_anchor=10.0)
+    gold, real = Gold.from_lists([[(0, 0, 0)]]), torch.ones(1, 3, dtype=torch.bool)
+    near = head.assign(answers_by_hand(), gold, real, torch.tensor([[5, 0, 7]]))
+    assert near.tolist() == [[-1, 0, -1]]
+
+
+def test_a_batch_without_entities_has_finite_losses_and_gradients() -> None:
+    head = make_head()
+    words, mask = random_batch()
+    losses = head(words, mask, gold=Gold.from_lists([[], [], []]))
+    torch.stack(list(losses.values())).sum().backward()
+    assert losses["boundary"].item() == 0.0 and losses["label"].item() > 0.0
+    assert all(p.grad.isfinite().all() for p in head.parameters() if p.grad is not None)
+
+
+def test_losses_of_a_doubled_batch_are_the_same() -> None:
+    head = make_head().eval()
+    words, mask = random_batch()
+    once = head(words, mask, gold=Gold.from_lists(GOLD))
+    twice = head(words.repeat(2, 1, 1), mask.repeat(2, 1), gold=Gold.from_lists(GOLD * 2))
+    for name in once:
+        torch.testing.assert_close(once[name], twice[name])
+
+
+def test_thresholds_on_score_and_factors() -> None:
+    head = make_head().eval()
+    words, mask = random_batch()
+    everything = head(words, mask, options={})
+    cut = everything.score.median().item()
+    kept = head(words, mask, options={"threshold": cut})
+    assert sorted(kept.score.tolist()) == sorted(s for s in everything.score.tolist() if s >= cut)
+    assert not len(head(words, mask, options={"label_threshold": 1.1}).score)
+    assert not len(head(words, mask, options={"boundary_threshold": 1.1}).score)
+
+
+def test_growing_keeps_the_old_outputs() -> None:
+    head = make_head().eval()
+    words, mask = random_batch()
+    before = head(words, mask, options={})
+    head.add_labels(5)
+    after = head(words, mask, options={})
+    assert head.n_labels == 5
+    assert before.label.tolist() == after.label.tolist()
+    torch.testing.assert_close(before.score, after.score, atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"query_source": "air"}, "words, learned, encoder"),
+        ({"assignment": "best"}, "dynamic"),
+        ({"boundary": "tanh"}, "sigmoid, softmax"),
+        ({"pointer": "laser"}, "additive"),
+        ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        PIQN(10, 2, **settings)
+
+
+def test_encoder_queries_are_demanded() -> None:
+    head = make_head(query_source="encoder", n_queries=4)
+    words, mask = random_batch()
+    with pytest.raises(ValueError, match="QueryEncoder"):
+        head(words, mask, options={})
+    found = head(words, mask, options={}, queries=torch.randn(3, 4, 10))
+    assert len(found) == 5
