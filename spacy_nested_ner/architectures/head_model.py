@@ -61,6 +61,14 @@ def head_shim(model: HeadModel) -> HeadShim:
     return model.get_ref("head").shims[0]  # type: ignore[return-value]
 
 
+def head_parts(model: HeadModel) -> List[Model]:
+    """The nodes that are trained from scratch: the head, and the queries of an encoder that reads
+    them, which learn at the head's rate while the encoder itself may rest."""
+    tok2vec = model.get_ref("tok2vec")
+    queries = [tok2vec.get_ref("queries")] if tok2vec.has_ref("queries") else []
+    return [model.get_ref("head"), *queries]
+
+
 def reads_queries(model: HeadModel) -> bool:
     """Whether the encoder reads queries along with the words."""
     return "n_queries" in model.get_ref("tok2vec").attrs

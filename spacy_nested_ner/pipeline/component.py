@@ -18,7 +18,7 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from spacy_nested_ner.architectures.head_model import head_shim, set_label_dim
+from spacy_nested_ner.architectures.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.architectures.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import gold_segments
@@ -348,7 +348,8 @@ class NestedNER(TrainablePipe):
     def finish_update(self, sgd: Optimizer) -> None:
         """Update the weights. An optimizer with parameter groups learns which are the head's."""
         if isinstance(sgd, AdamW):
-            sgd.set_group("head", self.model.get_ref("head"))
+            for part in head_parts(self.model):
+                sgd.set_group("head", part)
         super().finish_update(sgd)
         if isinstance(sgd, AdamW):
             sgd.flush()

@@ -1,0 +1,111 @@
+"""Data, configs and a trained pipeline on disk, as spaCy's command line wants them."""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+import spacy
+import spacy.cli
+from spacy.cli._util import app
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training.initialize import init_nlp
+from thinc.api import Config
+from typer.testing import CliRunner
+
+from tests.conftest import SENTENCES, SMALL_CNN, SMALL_MODELS, make_examples
+
+Overrides = Dict[str, Any]
+LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
+ADAM = {"@optimizers": "Adam.v1", "learn_rate": 0.003}
+
+
+def run_spacy(*args: Any, code: int = 0) -> str:
+    """`python -m spacy ...` in this process. RETURNS: what it printed."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result.output
+
+
+def set_in(config: Dict[str, Any], overrides: Overrides) -> None:
+    """Set values by their dotted paths."""
+    for path, value in overrides.items():
+        *sections, last = path.split(".")
+        place = config
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+
+
+def training_config(corpus: Path) -> Config:
+    """A shared tok2vec and a small `piqn_ner` that listens to it."""
+    model = {**SMALL_MODELS["piqn_ner"], "tok2vec": LISTENER}
+    config = Config(
+        {
+            "nlp": {"lang": "en", "pipeline": ["tok2vec", "piqn_ner"]},
+            "components": {
+                "tok2vec": {"factory": "tok2vec", "model": dict(SMALL_CNN)},
+                "piqn_ner": {"factory": "piqn_ner", "model": model},
+            },
+            "paths": {"train": str(corpus), "dev": str(corpus)},
+        }
+    )
+    training = {
+        "training.max_steps": 60,
+        "training.eval_frequency": 20,
+        "training.dropout": 0.0,
+        "training.optimizer": ADAM,
+        "training.batcher": {"@batchers": "spacy.batch_by_sequence.v1", "size": 10},
+    }
+    set_in(config, training)
+    return config
+
+
+def fill(config: Config) -> Config:
+    """With all defaults, as `spacy init fill-config` does."""
+    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
+    return nlp.config
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """The ten nested sentences as a DocBin; docs carry a text category beside the spans."""
+    nlp = spacy.blank("en")
+    docs = [eg.reference for eg in make_examples(nlp)]
+    for doc in docs:
+        doc.cats = {"long": float(len(doc) > 5), "short": float(len(doc) <= 5)}
+    path = tmp_path_factory.mktemp("corpus") / "train.spacy"
+    DocBin(docs=docs, store_user_data=True).to_disk(path)
+    return path
+
+
+@pytest.fixture
+def write_config(corpus, tmp_path) -> Callable[..., Path]:
+    """Writes the filled training config with some values changed. RETURNS: its path."""
+
+    def write(name: str = "config.cfg", base: Any = None, **overrides: Any) -> Path:
+        config = training_config(corpus) if base is None else Config(base)
+        set_in(config, {path.replace("__", "."): value for path, value in overrides.items()})
+        fill(config).to_disk(tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def model_path(corpus, tmp_path_factory) -> Path:
+    """What `spacy train` makes of the ten sentences. Not to be changed by a test."""
+    folder = tmp_path_factory.mktemp("trained")
+    fill(training_config(corpus)).to_disk(folder / "config.cfg")
+    run_spacy("train", folder / "config.cfg", "--output", folder)
+    return folder / "model-best"
+
+
+def docs_of(nlp: Language) -> List[Doc]:
+    """The ten sentences, words split at spaces, without annotation."""
+    return [Doc(nlp.vocab, words=text.split(" ")) for text, _ in SENTENCES]
+
+
+def untrained(config_path: Path) -> Language:
+    """The pipeline as `spacy train` begins with it."""
+    return init_nlp(spacy.util.load_config(config_path))
