@@ -33,25 +33,31 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
 # Text, then (first word, end word, label); words are split at spaces.
 SENTENCES = [
     ("The US Supreme Court in Washington", [(0, 4, "ORG"), (1, 2, "GPE"), (5, 6, "GPE")]),
-    ("IL-2 gene promoter binds NF-kappa B", [(0, 3, "DNA"), (0, 2, "DNA"), (0, 1, "PROT"),
-                                             (4, 6, "PROT")]),
-    ("He joined Bank of China in New York City",
-     [(2, 5, "ORG"), (4, 5, "GPE"), (6, 9, "GPE"), (6, 8, "GPE")]),
+    (
+        "IL-2 gene promoter binds NF-kappa B",
+        [(0, 3, "DNA"), (0, 2, "DNA"), (0, 1, "PROT"), (4, 6, "PROT")],
+    ),
+    (
+        "He joined Bank of China in New York City",
+        [(2, 5, "ORG"), (4, 5, "GPE"), (6, 9, "GPE"), (6, 8, "GPE")],
+    ),
     ("human T cells", [(0, 3, "CELL"), (1, 3, "CELL")]),
     ("nothing to see here .", []),
-    ("University of California , Berkeley students",
-     [(0, 5, "ORG"), (2, 3, "GPE"), (4, 5, "GPE"), (0, 6, "PER")]),
+    (
+        "University of California , Berkeley students",
+        [(0, 5, "ORG"), (2, 3, "GPE"), (4, 5, "GPE"), (0, 6, "PER")],
+    ),
     ("p53", [(0, 1, "PROT"), (0, 1, "DNA")]),
     ("the president of the University of Oslo", [(0, 7, "PER"), (3, 7, "ORG"), (6, 7, "GPE")]),
-    ("CD28 surface receptor activates mouse B cells",
-     [(0, 3, "PROT"), (0, 1, "PROT"), (4, 7, "CELL"), (5, 7, "CELL")]),
+    (
+        "CD28 surface receptor activates mouse B cells",
+        [(0, 3, "PROT"), (0, 1, "PROT"), (4, 7, "CELL"), (5, 7, "CELL")],
+    ),
     ("Paris and the mayor of Paris", [(0, 1, "GPE"), (2, 6, "PER"), (5, 6, "GPE")]),
 ]
 
 
-def make_example(
-    nlp: Language, text: str, entities: List[tuple], spans_key: str = "sc"
-) -> Example:
+def make_example(nlp: Language, text: str, entities: List[tuple], spans_key: str = "sc") -> Example:
     """An example whose words are split at spaces."""
     words = text.split(" ")
     reference = Doc(nlp.vocab, words=words)

@@ -8,6 +8,7 @@ from thinc.api import Model, get_torch_default_device
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
+from spacy_nested_ner.architectures.batching import cut_batches
 from spacy_nested_ner.architectures.shim import HeadShim
 from spacy_nested_ner.architectures.types import (
     NO_SPANS,
@@ -75,7 +76,7 @@ def reads_queries(model: HeadModel) -> bool:
 
 
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
-    """Initialise the encoder on the docs, measure its width, build the head for `attrs["labels"]`."""
+    """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
     tok2vec, head = model.get_ref("tok2vec"), model.get_ref("head")
     if X is None or not len(X.segments):
         tok2vec.initialize()
@@ -123,10 +124,11 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
     if not isinstance(X, HeadInput):
         X = whole_docs(list(X))
     words, queries, offsets, backprop = _encode(model, X, is_train)
-    batches = cut_batches(X.segments, model.attrs["batch_words"])
+    lengths = X.segments[:, 2] - X.segments[:, 1]
+    batches = cut_batches(lengths, model.attrs["batch_words"])
     if X.gold is None:
         return HeadOutput({}, _predict(model, X, words, queries, offsets, batches)), _no_backprop
-    head = head_shim(model).head
+    head = head_shim(model).module
     head.train(is_train)
     head.set_dropout(model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
     with torch.set_grad_enabled(is_train):
@@ -147,22 +149,6 @@ def whole_docs(docs: List[Any]) -> HeadInput:
     return HeadInput(docs, np.array(rows, dtype=np.int64).reshape(-1, 3))
 
 
-def cut_batches(segments: np.ndarray, batch_words: int) -> List[np.ndarray]:
-    """Rows of segments, sorted by length and cut so that a batch has at most `batch_words` padded.
-
-    A segment that is longer alone still makes a batch. Padding is waste: neighbours have almost
-    one length.
-    """
-    lengths = segments[:, 2] - segments[:, 1]
-    order = np.argsort(-lengths, kind="stable")
-    batches, begin = [], 0
-    while begin < len(order):
-        size = max(1, batch_words // max(1, int(lengths[order[begin]])))
-        batches.append(order[begin : begin + size])
-        begin += size
-    return batches
-
-
 def _encode(
     model: HeadModel, X: HeadInput, is_train: bool
 ) -> Tuple[Tensor, Optional[Tensor], np.ndarray, Callable[..., List[Any]]]:
@@ -175,9 +161,7 @@ def _encode(
         lengths = X.segments[:, 2] - X.segments[:, 1]
 
         def back_with_queries(d_words: Tensor, d_queries: Tensor) -> List[Any]:
-            return backprop_queries(
-                (_gradient(d_words, words), _gradient(d_queries, queries))
-            )
+            return backprop_queries((_gradient(d_words, words), _gradient(d_queries, queries)))
 
         return words, queries, np.cumsum(lengths) - lengths, back_with_queries
 
@@ -256,7 +240,7 @@ def _predict(
     batches: List[np.ndarray],
 ) -> SpanScores:
     """Run the head in evaluation mode; collect spans in tokens of their docs."""
-    head = head_shim(model).head
+    head = head_shim(model).module
     head.eval()
     found: List[Predictions] = []
     for batch in batches:
@@ -288,5 +272,3 @@ def collect_spans(found: List[Predictions], segments: np.ndarray) -> SpanScores:
 
 def _no_backprop(d_output: Any) -> List[Any]:
     return []
-
-

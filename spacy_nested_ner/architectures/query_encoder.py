@@ -19,13 +19,14 @@ import numpy as np
 import srsly
 import torch
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from spacy.tokens import Doc
-from thinc.api import Model, Optimizer, Shim, get_torch_default_device
+from thinc.api import Model
 from thinc.types import Floats2d, Floats3d
 from thinc.util import torch2xp, xp2torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from spacy_nested_ner.architectures.batching import cut_batches
+from spacy_nested_ner.architectures.shim import TorchShim
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ def _encode(
         empty = queries.content.new_zeros
         return empty((0, width)), empty((0, n_queries, width))
     words, asked = [], []
-    batches = _cut_batches(windows, model.attrs["batch_pieces"], n_queries)
+    lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
+    batches = cut_batches(lengths, model.attrs["batch_pieces"])
     for batch in batches:
         chosen = [windows[i] for i in batch]
         ids, types, mask = (t.to(device) for t in shim.pad(chosen, model.attrs["mark_segment"]))
@@ -202,25 +204,10 @@ def _encode(
         words.append(_pool(states, chosen, model.attrs["word_pooling"]))
         asked.append(answers)
     order = np.concatenate(batches)
-    lengths = np.array([len(window.counts) for window in windows])
-    index = torch.from_numpy(_word_order(order, lengths)).to(device)
+    n_words = np.array([len(window.counts) for window in windows])
+    index = torch.from_numpy(_word_order(order, n_words)).to(device)
     back = torch.from_numpy(np.argsort(order)).to(device)
     return torch.cat(words)[index], torch.cat(asked)[back]
-
-
-def _cut_batches(windows: List[Window], batch_pieces: int, n_queries: int) -> List[np.ndarray]:
-    """Windows sorted by length, cut so that a batch has at most `batch_pieces` padded positions.
-
-    A window that is longer alone still makes a batch.
-    """
-    lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
-    order = np.argsort(-lengths, kind="stable")
-    batches, begin = [], 0
-    while begin < len(order):
-        size = max(1, batch_pieces // int(lengths[order[begin]]))
-        batches.append(order[begin : begin + size])
-        begin += size
-    return batches
 
 
 def _word_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -319,74 +306,6 @@ def _spaced_words(doc: Doc) -> List[str]:
 
 
 # Weights and their serialisation
-
-
-class TorchShim(Shim):
-    """Base of shims that hold a torch module built late and saved without pickle."""
-
-    what: str
-
-    @property
-    def module(self) -> Any:
-        """The torch module; ValueError before there are weights."""
-        if self._model is None:
-            raise ValueError(
-                f"{ARCHITECTURE}: the {self.what} has no weights yet: call nlp.initialize(...) or "
-                "load a trained pipeline before using it."
-            )
-        return self._model
-
-    def set_module(self, module: nn.Module) -> None:
-        """Take a new module, in evaluation mode, to the device in use."""
-        self._model = module.float().eval().to(get_torch_default_device())
-        # A new key for optimizers, which keep the moments of the old parameters.
-        with Shim.global_id_lock:
-            Shim.global_id += 1
-            self.id = Shim.global_id
-
-    def _keyed_parameters(self) -> Iterator[Tuple[Tuple[int, str], nn.Parameter]]:
-        if self._model is not None:
-            for name, parameter in self._model.named_parameters():
-                yield (self.id, name), parameter
-
-    def finish_update(self, optimizer: Optimizer) -> None:
-        """Let the optimizer step over every parameter that has a gradient."""
-        for key, parameter in self._keyed_parameters():
-            if parameter.grad is not None:
-                weights, _ = optimizer(
-                    key,
-                    torch2xp(parameter.data),  # type: ignore[arg-type]
-                    torch2xp(parameter.grad),  # type: ignore[arg-type]
-                )
-                parameter.data = xp2torch(weights, device=parameter.device)
-                parameter.grad = None
-
-    @contextlib.contextmanager
-    def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
-        """Weights from `params`, the optimizer's averages, inside the context."""
-        backup = {}
-        for key, parameter in self._keyed_parameters():
-            if key in params:
-                backup[key] = parameter.data
-                parameter.data = xp2torch(params[key], device=parameter.device)
-        try:
-            yield
-        finally:
-            for key, parameter in self._keyed_parameters():
-                if key in backup:
-                    parameter.data = backup[key]
-
-    def to_device(self, device_type: str, device_id: int) -> None:
-        """Move the weights: "cpu" or "gpu"."""
-        if self._model is not None:
-            self._model.to("cpu" if device_type == "cpu" else f"cuda:{device_id}")
-
-    def _weights(self) -> Optional[bytes]:
-        """All weights as safetensors, None before there are any."""
-        if self._model is None:
-            return None
-        state = self._model.state_dict()
-        return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
 
 
 class QueryShim(TorchShim):

@@ -1,4 +1,4 @@
-"""A torch head inside a Thinc model: built late, saved without pickle."""
+"""Torch modules inside Thinc models: built late, saved without pickle."""
 
 from __future__ import annotations
 
@@ -6,37 +6,31 @@ import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import srsly
-import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from thinc.api import Optimizer, Shim, get_torch_default_device
 from thinc.util import torch2xp, xp2torch
+from torch import nn
 
 from spacy_nested_ner.heads.base import Head
 
 
-class HeadShim(Shim):
-    """Holds a head that does not exist before the widths and the labels are known.
+class TorchShim(Shim):
+    """Base of shims that hold a torch module which does not exist before `initialize`.
 
-    Thinc wants the same nodes when a model is saved and when it is loaded. The node of the head is
-    therefore always there, with this shim; what the shim saves is enough to build the head:
-    constructor settings, vector width and labels as JSON, weights as safetensors.
+    Thinc wants the same nodes when a model is saved and when it is loaded. A node with such a shim
+    is therefore always there; what the shim saves is enough to build the module again.
     """
 
-    def __init__(self, head_class: Callable[..., Head], settings: Dict[str, Any]) -> None:
-        super().__init__(None)
-        self.head_class = head_class
-        self.settings = settings
-        self.width: Optional[int] = None
-        self.labels: List[str] = []
+    what = "module"
 
     @property
-    def head(self) -> Head:
-        """The torch module; ValueError before `build`."""
+    def module(self) -> Any:
+        """The torch module; ValueError before there are weights."""
         if self._model is None:
             raise ValueError(
-                "The head of this component has no weights yet: call nlp.initialize(...) or load "
-                "a trained pipeline before using it."
+                f"The {self.what} has no weights yet: call nlp.initialize(...) or load a trained "
+                "pipeline before using it."
             )
         return self._model
 
@@ -45,44 +39,37 @@ class HeadShim(Shim):
         """Whether there are weights."""
         return self._model is not None
 
-    def build(self, width: int, labels: List[str]) -> None:
-        """Make a fresh head for word vectors of this width and these labels."""
-        self.width, self.labels = width, list(labels)
-        head = self.head_class(width, len(labels), **self.settings)
-        self._model = head.to(get_torch_default_device())
-        self._renew_id()
+    def set_module(self, module: nn.Module) -> None:
+        """Take a new module, in evaluation mode, to the device in use."""
+        self._model = module.float().eval().to(get_torch_default_device())
+        self.renew_id()
 
-    def add_labels(self, labels: List[str]) -> None:
-        """Grow a trained head to these labels, which begin with the present ones."""
-        self.head.add_labels(len(labels))
-        self.labels = list(labels)
-        self._renew_id()
-
-    def _renew_id(self) -> None:
+    def renew_id(self) -> None:
         """A new key for optimizers, which keep moments in the shape of the old parameters."""
-        Shim.global_id += 1
-        self.id = Shim.global_id
+        with Shim.global_id_lock:
+            Shim.global_id += 1
+            self.id = Shim.global_id
 
-    def _keyed_parameters(self) -> Iterator[Tuple[Tuple[int, str], torch.nn.Parameter]]:
-        for name, parameter in self.head.named_parameters():
-            yield (self.id, name), parameter
+    def _keyed_parameters(self) -> Iterator[Tuple[Tuple[int, str], nn.Parameter]]:
+        if self._model is not None:
+            for name, parameter in self._model.named_parameters():
+                yield (self.id, name), parameter
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Let the optimizer step over every parameter that has a gradient."""
         for key, parameter in self._keyed_parameters():
             if parameter.grad is not None:
                 weights, _ = optimizer(
-                    key, torch2xp(parameter.data), torch2xp(parameter.grad)  # type: ignore[arg-type]
+                    key,
+                    torch2xp(parameter.data),  # type: ignore[arg-type]
+                    torch2xp(parameter.grad),  # type: ignore[arg-type]
                 )
-                parameter.data = xp2torch(weights, requires_grad=True, device=parameter.device)
+                parameter.data = xp2torch(weights, device=parameter.device)
                 parameter.grad = None
 
     @contextlib.contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
-        """Weights from `params` (the optimizer's averages) inside the context."""
-        if not self.is_built:
-            yield
-            return
+        """Weights from `params`, the optimizer's averages, inside the context."""
         backup = {}
         for key, parameter in self._keyed_parameters():
             if key in params:
@@ -97,31 +84,56 @@ class HeadShim(Shim):
 
     def to_device(self, device_type: str, device_id: int) -> None:
         """Move the weights: "cpu" or "gpu"."""
-        if self.is_built:
-            self.head.to("cpu" if device_type == "cpu" else f"cuda:{device_id}")
+        if self._model is not None:
+            self._model.to("cpu" if device_type == "cpu" else f"cuda:{device_id}")
+
+    def _weights(self) -> Optional[bytes]:
+        """All weights as safetensors, None before there are any."""
+        if self._model is None:
+            return None
+        state = self._model.state_dict()
+        return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
+
+
+class HeadShim(TorchShim):
+    """Holds a head, which is built when the width of the words and the labels are known.
+
+    head_class: takes width, number of labels and settings. settings: JSON-serialisable.
+    """
+
+    what = "head of this component"
+
+    def __init__(self, head_class: Callable[..., Head], settings: Dict[str, Any]) -> None:
+        super().__init__(None)
+        self.head_class = head_class
+        self.settings = settings
+        self.width: Optional[int] = None
+        self.labels: List[str] = []
+
+    def build(self, width: int, labels: List[str]) -> None:
+        """Make a fresh head for word vectors of this width and these labels."""
+        self.width, self.labels = width, list(labels)
+        self.set_module(self.head_class(width, len(labels), **self.settings))
+
+    def add_labels(self, labels: List[str]) -> None:
+        """Grow a trained head to these labels, which begin with the present ones."""
+        self.module.add_labels(len(labels))
+        self.labels = list(labels)
+        self.renew_id()
 
     def to_bytes(self) -> bytes:
-        """Settings and weights; weights are None before `build`."""
-        weights = None
-        if self.is_built:
-            state = self.head.state_dict()
-            weights = save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
-        return srsly.msgpack_dumps(
-            {
-                "settings": srsly.json_dumps(self.settings),
-                "width": self.width,
-                "labels": self.labels,
-                "weights": weights,
-            }
-        )
+        """Settings, width and labels as JSON, weights as safetensors; None before `build`."""
+        saved = {"settings": self.settings, "width": self.width, "labels": self.labels}
+        return srsly.msgpack_dumps({"head": srsly.json_dumps(saved), "weights": self._weights()})
 
     def from_bytes(self, bytes_data: bytes) -> HeadShim:
         """Rebuild the head that `to_bytes` saved, on the device in use."""
-        saved = srsly.msgpack_loads(bytes_data)
-        self.settings = srsly.json_loads(saved["settings"])
-        self.width, self.labels = saved["width"], list(saved["labels"])
-        self._model = None
-        if saved["weights"] is not None:
-            self.build(saved["width"], self.labels)
-            self.head.load_state_dict(load_tensors(saved["weights"]))
+        data = srsly.msgpack_loads(bytes_data)
+        saved = srsly.json_loads(data["head"])
+        self.settings, self.width = saved["settings"], saved["width"]
+        self.labels, self._model = saved["labels"], None
+        if data["weights"] is not None:
+            head = self.head_class(self.width, len(self.labels), **self.settings)
+            head.load_state_dict(load_tensors(data["weights"]))
+            self.set_module(head)
         return self

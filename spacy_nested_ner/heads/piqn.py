@@ -60,8 +60,9 @@ class PIQN(Head):
     depth: number L of word-level blocks. attention_heads, feedforward: of each block, the latter
         as a multiple of h.
     query_source: "words" makes `queries_per_word` queries from each word's own vector, and more
-        rounds of them for a sentence that would have fewer than `min_queries`; "learned" has a table of `n_queries` (section 3.1); "encoder" takes those that came through the
-        encoder with the words (section 3.2).
+        rounds of them for a sentence that would have fewer than `min_queries`; "learned" has a
+        table of `n_queries` (section 3.1); "encoder" takes those that came through the encoder
+        with the words (section 3.2).
     query_interaction: queries attend to each other. query_attention: an extra self-attention
         among the queries after each block (the authors' code, not in the paper).
     pointer: "additive" (eq. 4) or "bilinear". boundary: "sigmoid", independent words (eq. 5), or

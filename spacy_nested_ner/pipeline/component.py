@@ -198,8 +198,7 @@ class NestedNER(TrainablePipe):
             else f"the training docs have no entity under spans_key '{self.key}'"
         )
         return self._says(
-            f"no labels to initialize with: {problem}, or give labels at initialize or by "
-            "add_label"
+            f"no labels to initialize with: {problem}, or give labels at initialize or by add_label"
         )
 
     def predict(self, docs: Iterable[Doc]) -> SegmentSpans:

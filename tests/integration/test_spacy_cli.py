@@ -15,10 +15,7 @@ from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
 from tests.conftest import make_example, make_examples, scores_of, spans_of
-from tests.integration.conftest import LISTENER, docs_of, fill, run_spacy, set_in, untrained
-
-TEXTCAT = {"factory": "textcat"}
-CATS_FIXED = ["long", "short"]
+from tests.integration.conftest import LISTENER, docs_of, fill, run_spacy, untrained
 
 
 def weights(nlp: Language, name: str) -> bytes:
@@ -44,7 +41,7 @@ def log_rows(path: Path) -> List[Dict[str, Any]]:
 
 def test_fill_config_completes_a_config_that_only_names_the_factory(tmp_path) -> None:
     (tmp_path / "base.cfg").write_text(
-        '[nlp]\nlang = "en"\npipeline = ["ner"]\n\n[components.ner]\nfactory = "piqn_ner"\n',
+        '[nlp]\nlang = "en"\npipeline = ["ner"]\n\n[components]\n\n[components.ner]\nfactory = "piqn_ner"\n',
         encoding="utf8",
     )
     run_spacy("init", "fill-config", tmp_path / "base.cfg", tmp_path / "full.cfg")
@@ -245,9 +242,7 @@ def test_assemble_with_replaced_listeners_needs_no_tok2vec(model_path, tmp_path)
     assert replaced["@architectures"] == "spacy.HashEmbedCNN.v2"
 
 
-def test_a_frozen_encoder_stays_while_a_new_head_learns(
-    write_config, model_path, tmp_path
-) -> None:
+def test_a_frozen_encoder_stays_while_a_new_head_learns(write_config, model_path, tmp_path) -> None:
     config = write_config(
         components__tok2vec={"source": str(model_path)},
         training__frozen_components=["tok2vec"],
@@ -325,9 +320,3 @@ def test_listener_config_survives_a_second_load(model_path) -> None:
     nlp = load_model_from_config(config).from_disk(model_path)
     assert_same_spans(nlp, spacy.load(model_path))
     assert fill(config)["components"] == config["components"]
-
-
-def test_set_in_writes_nested_values() -> None:
-    config: Dict[str, Any] = {}
-    set_in(config, {"a.b": 1})
-    assert config == {"a": {"b": 1}}
