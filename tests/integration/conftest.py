@@ -1,12 +1,14 @@
 """Data, configs and a trained pipeline on disk, as spaCy's command line wants them."""
 
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 import spacy
 import spacy.cli
+import torch
 from spacy.cli._util import app
+from spacy.cli.init_config import fill_config
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training.initialize import init_nlp
@@ -61,10 +63,13 @@ def training_config(corpus: Path) -> Config:
     return config
 
 
-def fill(config: Config) -> Config:
-    """With all defaults, as `spacy init fill-config` does."""
-    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
-    return nlp.config
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models gain nothing from threads and lose much when other processes want them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +91,8 @@ def write_config(corpus, tmp_path) -> Callable[..., Path]:
     def write(name: str = "config.cfg", base: Any = None, **overrides: Any) -> Path:
         config = training_config(corpus) if base is None else Config(base)
         set_in(config, {path.replace("__", "."): value for path, value in overrides.items()})
-        fill(config).to_disk(tmp_path / name)
+        config.to_disk(tmp_path / "base.cfg")
+        fill_config(tmp_path / name, tmp_path / "base.cfg", silent=True)
         return tmp_path / name
 
     return write
@@ -96,7 +102,8 @@ def write_config(corpus, tmp_path) -> Callable[..., Path]:
 def model_path(corpus, tmp_path_factory) -> Path:
     """What `spacy train` makes of the ten sentences. Not to be changed by a test."""
     folder = tmp_path_factory.mktemp("trained")
-    fill(training_config(corpus)).to_disk(folder / "config.cfg")
+    training_config(corpus).to_disk(folder / "base.cfg")
+    fill_config(folder / "config.cfg", folder / "base.cfg", silent=True)
     run_spacy("train", folder / "config.cfg", "--output", folder)
     return folder / "model-best"
 

@@ -1,0 +1,94 @@
+"""What the distribution registers, and what it costs an environment that never uses it."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, distribution
+from typing import List, Tuple
+
+import pytest
+import spacy
+import thinc.api
+from spacy.language import Language
+
+REGISTERED = [
+    ("spacy_architectures", "spacy_nested_ner.PIQN.v1"),
+    ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
+    ("spacy_cli", "nested-ner"),
+    ("spacy_factories", "piqn_ner"),
+    ("spacy_scorers", "spacy_nested_ner.nested_scorer.v1"),
+    ("thinc_optimizers", "spacy_nested_ner.AdamW.v1"),
+    ("thinc_schedules", "spacy_nested_ner.two_stage_linear.v1"),
+]
+
+
+def entry_points() -> List[EntryPoint]:
+    found = distribution("spacy_nested_ner").entry_points
+    return [ep for ep in found if ep.group.startswith(("spacy_", "thinc_"))]
+
+
+def test_registered_names() -> None:
+    """A name that is taken away or renamed breaks saved pipelines."""
+    assert sorted((ep.group, ep.name) for ep in entry_points()) == REGISTERED
+
+
+@pytest.mark.parametrize(("group", "name"), REGISTERED)
+def test_every_name_resolves(group: str, name: str) -> None:
+    (entry_point,) = [ep for ep in entry_points() if (ep.group, ep.name) == (group, name)]
+    loaded = entry_point.load()
+    assert callable(loaded)
+    if group == "spacy_factories":
+        spacy.blank("en")  # loads the factories of all distributions
+        assert Language.has_factory(name)
+    elif group != "spacy_cli":
+        registry = thinc.api.registry if group.startswith("thinc_") else spacy.registry
+        assert getattr(registry, group.split("_", 1)[1]).get(name) is loaded
+
+
+def run_python(code: str) -> Tuple[int, str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout.strip() or done.stderr
+
+
+def test_importing_the_package_and_its_factories_is_light() -> None:
+    """Compared with spaCy alone, which imports torch by itself; spaCy loads every installed
+    factory, so only what this package adds counts."""
+    code = (
+        "import sys, thinc.api, spacy; before = set(sys.modules); "
+        "import spacy_nested_ner, spacy_nested_ner.pipeline.factories; "
+        "print(sorted(m for m in set(sys.modules) - before if '.' not in m or "
+        "m.startswith('spacy_nested_ner')))"
+    )
+    code, out = run_python(code)
+    assert code == 0, out
+    modules = [
+        "spacy_nested_ner",
+        "spacy_nested_ner.about",
+        "spacy_nested_ner.pipeline",
+        "spacy_nested_ner.pipeline.factories",
+    ]
+    assert eval(out) == modules
+
+
+BLANK_WITHOUT = """
+import sys
+from importlib import metadata
+
+sys.modules[{broken!r}] = None  # any import of it raises ImportError
+import catalogue
+
+catalogue.AVAILABLE_ENTRY_POINTS = metadata.distribution("spacy_nested_ner").entry_points
+import spacy
+from spacy.language import Language
+
+nlp = spacy.blank("en")
+nlp.add_pipe("sentencizer")
+assert Language.has_factory("piqn_ner")
+print(len(list(nlp("One. Two.").sents)))
+"""
+
+
+@pytest.mark.parametrize("broken", ["transformers", "scipy", "safetensors", "torch"])
+def test_a_broken_dependency_does_not_break_spacy(broken: str) -> None:
+    """`spacy.blank` loads every installed factory: ours must load even where it cannot work.
+    Factories of other distributions are hidden; spacy-transformers' does break."""
+    assert run_python(BLANK_WITHOUT.format(broken=broken)) == (0, "2")

@@ -1,0 +1,184 @@
+"""`piqn_ner` on a shared transformer of spacy-transformers."""
+
+import shutil
+import string
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import fix_random_seed
+
+from tests.conftest import SMALL_MODELS, make_examples, scores_of, spans_of
+from tests.integration.conftest import docs_of
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("spacy_transformers")
+
+LISTENER = {
+    "@architectures": "spacy-transformers.TransformerListener.v1",
+    "grad_factor": 1.0,
+    "pooling": {"@layers": "reduce_mean.v1"},
+    "upstream": "transformer",
+}
+
+
+def save_bert(path: Path) -> None:
+    """A tiny BERT with random weights whose word pieces are single characters."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    characters = string.ascii_letters + string.digits + string.punctuation
+    pieces += [*characters, *("##" + character for character in characters)]
+    path.mkdir(parents=True)
+    (path / "vocab.txt").write_text("\n".join(pieces), encoding="utf8")
+    tokenizer = transformers.BertTokenizerFast(
+        vocab_file=str(path / "vocab.txt"), do_lower_case=False, model_max_length=128
+    )
+    tokenizer.save_pretrained(path)
+    config = transformers.BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+    )
+    transformers.BertModel(config).save_pretrained(path)
+
+
+def make_nlp(bert: Path) -> Language:
+    """A transformer that splits long docs, and a small component that listens to it."""
+    fix_random_seed(0)
+    nlp = spacy.blank("en")
+    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 24, "stride": 18}
+    model = {
+        "@architectures": "spacy-transformers.TransformerModel.v3",
+        "name": str(bert),
+        "get_spans": spans,
+        "tokenizer_config": {"use_fast": True},
+    }
+    nlp.add_pipe("transformer", config={"model": model})
+    head = {**SMALL_MODELS["piqn_ner"], "tok2vec": LISTENER}
+    nlp.add_pipe("piqn_ner", config={"model": head})
+    data = make_examples(nlp)
+    nlp.initialize(lambda: data)
+    return nlp
+
+
+def with_empty(nlp: Language) -> List[Example]:
+    """The ten sentences with a doc without tokens among them."""
+    empty = Example(Doc(nlp.vocab, words=[]), Doc(nlp.vocab, words=[]))
+    examples = make_examples(nlp)
+    return [*examples[:3], empty, *examples[3:]]
+
+
+def found(nlp: Language, docs: List[Doc]) -> List[tuple]:
+    return [(spans_of(doc), scores_of(doc)) for doc in nlp.pipe(docs)]
+
+
+def assert_same(got: List[tuple], expected: List[tuple]) -> None:
+    assert [spans for spans, _ in got] == [spans for spans, _ in expected]
+    for (_, a), (_, b) in zip(got, expected):
+        assert a == pytest.approx(b, abs=1e-4)
+    assert sum(len(spans) for spans, _ in got) > 20
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("hub") / "bert"
+    save_bert(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Language:
+    """Trained with an empty doc in each batch; its Hugging Face directory is gone since then."""
+    path = tmp_path_factory.mktemp("hub") / "gone"
+    save_bert(path)
+    nlp = make_nlp(path)
+    shutil.rmtree(path)
+    optimizer = nlp.create_optimizer()
+    optimizer.learn_rate = 0.003
+    for _ in range(40):
+        nlp.update(with_empty(nlp), sgd=optimizer)
+    return nlp
+
+
+def test_transformer_and_head_learn_together(trained, bert) -> None:
+    assert trained.evaluate(make_examples(trained))["nested_f"] > 0.9
+    nlp = make_nlp(bert)
+    before = _transformer_weights(nlp)
+    losses: Dict[str, float] = nlp.update(with_empty(nlp), sgd=nlp.create_optimizer())
+    assert losses["piqn_ner"] > 0
+    after = _transformer_weights(nlp)
+    assert any((before[name] != after[name]).any() for name in before)
+
+
+def _transformer_weights(nlp: Language) -> Dict[str, Any]:
+    module = nlp.get_pipe("transformer").model.transformer.shims[0]._model
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def test_a_doc_without_tokens_changes_nothing_in_its_batch(trained) -> None:
+    docs = docs_of(trained)
+    docs.insert(3, Doc(trained.vocab, words=[]))
+    got = found(trained, docs)
+    assert got.pop(3) == ([], [])
+    assert_same(got, found(trained, docs_of(trained)))
+    assert found(trained, [Doc(trained.vocab, words=[])]) == [([], [])]
+
+
+def test_an_update_with_only_empty_docs_learns_nothing(trained) -> None:
+    empty = Example(Doc(trained.vocab, words=[]), Doc(trained.vocab, words=[]))
+    before = trained.get_pipe("piqn_ner").model.to_bytes()
+    losses = trained.update([empty], sgd=trained.create_optimizer())
+    assert losses["piqn_ner"] == 0.0
+    assert trained.get_pipe("piqn_ner").model.to_bytes() == before
+
+
+def test_a_saved_pipeline_loads_without_the_hugging_face_directory(trained, tmp_path) -> None:
+    trained.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert not Path(loaded.config["components"]["transformer"]["model"]["name"]).exists()
+    assert_same(found(loaded, docs_of(loaded)), found(trained, docs_of(trained)))
+
+
+def test_replaced_listeners_give_the_same_spans(trained, tmp_path) -> None:
+    """Also after a round trip, and for a doc without tokens."""
+    trained.to_disk(tmp_path / "shared")
+    nlp = spacy.load(tmp_path / "shared")
+    expected = found(trained, docs_of(trained))
+    nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec"])
+    nlp.remove_pipe("transformer")
+    docs = [*docs_of(nlp), Doc(nlp.vocab, words=[])]
+    assert_same(found(nlp, docs)[:-1], expected)
+    nlp.to_disk(tmp_path / "own")
+    loaded = spacy.load(tmp_path / "own")
+    assert loaded.pipe_names == ["piqn_ner"]
+    assert_same(found(loaded, docs_of(loaded)), expected)
+    losses = loaded.update(with_empty(loaded), sgd=loaded.resume_training())
+    assert losses["piqn_ner"] > 0
+
+
+def test_a_frozen_transformer_stays_as_it_is(bert) -> None:
+    nlp = make_nlp(bert)
+    before = _transformer_weights(nlp)
+    optimizer = nlp.create_optimizer()
+    head = nlp.get_pipe("piqn_ner").model.to_bytes()
+    for _ in range(3):
+        nlp.update(
+            with_empty(nlp), sgd=optimizer, exclude=["transformer"], annotates=["transformer"]
+        )
+    after = _transformer_weights(nlp)
+    assert all((before[name] == after[name]).all() for name in before)
+    assert nlp.get_pipe("piqn_ner").model.to_bytes() != head
+
+
+def test_segments_are_cut_after_the_transformer(trained) -> None:
+    """A long doc without sentences: windows of the transformer and of the head differ."""
+    words = [word for doc in docs_of(trained) for word in (t.text for t in doc)] * 4
+    doc = trained(Doc(trained.vocab, words=words))
+    assert len(doc) > 2 * trained.get_pipe("piqn_ner").cfg["window"] - 20
+    assert max(span.end for span in doc.spans["sc"]) > len(doc) - 10
