@@ -9,7 +9,7 @@ ABOUT: dict = {}
 exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
-DEV = ["pytest>=8.0", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
+DEV = ["pytest>=8.0", "setuptools>=70.1", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
 
 setup(
     name="spacy_nested_ner",

@@ -7,6 +7,7 @@ h hidden width, L blocks.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -84,12 +85,12 @@ class PIQN(Head):
         width: int,
         n_labels: int,
         *,
-        hidden_width: int = 192,
+        hidden_width: int = 128,
         lstm_layers: int = 1,
         lstm_dropout: float = 0.0,
-        depth: int = 3,
+        depth: int = 2,
         attention_heads: int = 4,
-        feedforward: int = 4,
+        feedforward: int = 2,
         query_source: str = "words",
         n_queries: int = 60,
         queries_per_word: int = 1,
@@ -102,13 +103,13 @@ class PIQN(Head):
         label_attention: bool = False,
         span_pooling: bool = True,
         assignment: str = "dynamic",
-        quantity: float = 0.75,
+        quantity: float = 0.2,
         match_boundary: float = 1.0,
         match_label: float = 1.0,
-        match_anchor: float = 0.0,
+        match_anchor: float = 1.0,
         boundary_weight: float = 1.0,
         label_weight: float = 1.0,
-        none_weight: Optional[float] = None,
+        none_weight: Optional[float] = 0.5,
         auxiliary: bool = True,
         dropout: Optional[float] = None,
     ) -> None:
@@ -128,6 +129,7 @@ class PIQN(Head):
         self.match_anchor = match_anchor
         self.loss_weights = (boundary_weight, label_weight)
         self.none_weight = none_weight
+        self.warned = False
         h = hidden_width
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
@@ -232,10 +234,24 @@ class PIQN(Head):
             query_counts = real.sum(1).tolist()
             solve = ASSIGNMENTS[self.assignment]
             for i, (n_gold, m) in enumerate(zip(counts, query_counts)):
+                if n_gold > m:
+                    self._warn_too_many(n_gold, m)
                 if n_gold:
                     total = round(self.quantity * m)
                     target[i, :m] = solve(costs[i, :m, :n_gold], total)
         return torch.from_numpy(target).to(real.device)
+
+    def _warn_too_many(self, n_gold: int, n_queries: int) -> None:
+        """Once per head: some gold entities have no query to learn from."""
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"PIQN: a sentence has {n_gold} gold entities but only {n_queries} queries; the "
+                "entities that fit worst are left out. Raise n_queries (learned queries), or "
+                "queries_per_word and min_queries (queries from words). Further cases are not "
+                "reported.",
+                stacklevel=2,
+            )
 
     def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Tensor:
         """Eq. 11 over the queries that have an entity; a mean over them, 0 where there are none."""

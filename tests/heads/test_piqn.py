@@ -234,3 +234,22 @@ def test_encoder_queries_are_demanded() -> None:
         head(words, mask, options={})
     found = head(words, mask, options={}, queries=torch.randn(3, 4, 10))
     assert len(found) == 5
+
+
+@pytest.mark.filterwarnings("error")
+def test_more_entities_than_queries_warns_once_and_learns_from_the_rest() -> None:
+    head = make_head(query_source="learned", n_queries=2)
+    words, mask = random_batch()
+    with pytest.warns(UserWarning, match="4 gold entities but only 2 queries.*n_queries"):
+        losses = head(words, mask, gold=Gold.from_lists(GOLD))
+    assert losses["boundary"].item() > 0
+    head(words, mask, gold=Gold.from_lists(GOLD))  # a second warning would be an error
+
+
+def test_short_sentences_get_extra_rounds_of_queries() -> None:
+    head = make_head(min_queries=4)
+    words, mask = random_batch()  # 6, 3 and 1 words
+    asked = head.query_input(torch.randn(3, 6, 16), mask, None)
+    assert asked.mask.sum(1).tolist() == [6, 4, 4]
+    assert asked.anchors[1, :4].tolist() == [0, 1, 2, 0]
+    assert asked.anchors[2, :4].tolist() == [0, 0, 0, 0]

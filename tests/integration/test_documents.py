@@ -67,7 +67,9 @@ def _blind_encoder(nlp: Language) -> None:
 
 
 def test_1500_tokens_without_sentence_boundaries(nlp) -> None:
-    """Spans are found in all of it, and where windows overlap each only once."""
+    """Spans are found in all of it, and where windows overlap each only once. The windows are as
+    short as the sentences of the training data."""
+    nlp.get_pipe("piqn_ner").cfg.update(window=16, stride=10)
     words = [token.text for doc in docs_of(nlp) for token in doc]
     words = (words * (1500 // len(words) + 1))[:1500]
     doc = nlp(Doc(nlp.vocab, words=words))
@@ -93,16 +95,15 @@ def test_predictions_inside_and_after_a_memory_zone(nlp) -> None:
 
 
 def test_labels_of_a_pipe_that_is_loaded_without_its_vocab_outlive_a_zone(nlp, tmp_path) -> None:
-    expected = [spans_of(doc) for doc in nlp.pipe(docs_of(nlp))]
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path, exclude=["vocab"], vocab=Vocab())
     labels = loaded.get_pipe("piqn_ner").labels
     with loaded.memory_zone():
-        assert len(loaded("p53").text) == 3
+        loaded("p53")
     assert all(label in loaded.vocab.strings for label in labels)
     found = list(loaded.pipe(docs_of(loaded)))
     assert {label for doc in found for _, _, label in spans_of(doc)} <= set(labels)
-    assert sum(len(spans_of(doc)) for doc in found) > 0 and expected
+    assert sum(len(spans_of(doc)) for doc in found) > 0
 
 
 def test_a_label_added_inside_a_memory_zone_outlives_it(nlp) -> None:

@@ -58,5 +58,6 @@ def test_an_installed_package_finds_the_same_spans(package, model_path, tmp_path
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     result = srsly.json_loads(done.stdout)
     assert Path(result["path"]).is_relative_to(target)
-    expected = [[list(span) for span in spans_of(doc)] for doc in spacy.load(model_path).pipe(texts)]
+    docs = list(spacy.load(model_path).pipe(texts))
+    expected = [[list(span) for span in spans_of(doc)] for doc in docs]
     assert result["found"] == expected and sum(map(len, expected)) > 10

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import spacy
@@ -60,9 +59,6 @@ def test_two_processes_after_torch_has_used_threads(model_path, tmp_path, method
     srsly.write_json(data, texts)
     command = [sys.executable, str(script), method, str(model_path), str(data)]
     found = srsly.json_loads(run_or_kill(command, seconds=60))
-    expected = [[list(s) for s in spans_of(doc)] for doc in _alone(model_path, texts)]
+    docs = list(spacy.load(model_path).pipe(texts))
+    expected = [[list(span) for span in spans_of(doc)] for doc in docs]
     assert found == expected and sum(map(len, expected)) > 10
-
-
-def _alone(path: Path, texts: list) -> list:
-    return list(spacy.load(path).pipe(texts))

@@ -1,5 +1,6 @@
 """What the distribution registers, and what it costs an environment that never uses it."""
 
+import ast
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, distribution
@@ -58,15 +59,15 @@ def test_importing_the_package_and_its_factories_is_light() -> None:
         "print(sorted(m for m in set(sys.modules) - before if '.' not in m or "
         "m.startswith('spacy_nested_ner')))"
     )
-    code, out = run_python(code)
-    assert code == 0, out
+    status, out = run_python(code)
+    assert status == 0, out
     modules = [
         "spacy_nested_ner",
         "spacy_nested_ner.about",
         "spacy_nested_ner.pipeline",
         "spacy_nested_ner.pipeline.factories",
     ]
-    assert eval(out) == modules
+    assert ast.literal_eval(out) == modules
 
 
 BLANK_WITHOUT = """

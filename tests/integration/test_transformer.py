@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
@@ -31,6 +31,7 @@ def save_bert(path: Path) -> None:
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     characters = string.ascii_letters + string.digits + string.punctuation
     pieces += [*characters, *("##" + character for character in characters)]
+    fix_random_seed(0)
     path.mkdir(parents=True)
     (path / "vocab.txt").write_text("\n".join(pieces), encoding="utf8")
     tokenizer = transformers.BertTokenizerFast(
@@ -101,23 +102,24 @@ def trained(tmp_path_factory) -> Language:
     shutil.rmtree(path)
     optimizer = nlp.create_optimizer()
     optimizer.learn_rate = 0.003
-    for _ in range(40):
+    for _ in range(80):
         nlp.update(with_empty(nlp), sgd=optimizer)
     return nlp
 
 
 def test_transformer_and_head_learn_together(trained, bert) -> None:
-    assert trained.evaluate(make_examples(trained))["nested_f"] > 0.9
+    assert trained.evaluate(make_examples(trained))["nested_f"] == 1.0
     nlp = make_nlp(bert)
     before = _transformer_weights(nlp)
-    losses: Dict[str, float] = nlp.update(with_empty(nlp), sgd=nlp.create_optimizer())
-    assert losses["piqn_ner"] > 0
+    optimizer = nlp.create_optimizer()
+    for _ in range(2):  # nlp.update lets a transformer step before its listeners' gradients come
+        assert nlp.update(with_empty(nlp), sgd=optimizer)["piqn_ner"] > 0
     after = _transformer_weights(nlp)
     assert any((before[name] != after[name]).any() for name in before)
 
 
 def _transformer_weights(nlp: Language) -> Dict[str, Any]:
-    module = nlp.get_pipe("transformer").model.transformer.shims[0]._model
+    module = nlp.get_pipe("transformer").model.transformer
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
@@ -176,9 +178,16 @@ def test_a_frozen_transformer_stays_as_it_is(bert) -> None:
     assert nlp.get_pipe("piqn_ner").model.to_bytes() != head
 
 
-def test_segments_are_cut_after_the_transformer(trained) -> None:
-    """A long doc without sentences: windows of the transformer and of the head differ."""
-    words = [word for doc in docs_of(trained) for word in (t.text for t in doc)] * 4
-    doc = trained(Doc(trained.vocab, words=words))
-    assert len(doc) > 2 * trained.get_pipe("piqn_ner").cfg["window"] - 20
-    assert max(span.end for span in doc.spans["sc"]) > len(doc) - 10
+def test_segments_are_cut_after_the_transformer(bert) -> None:
+    """A listener accepts only the whole batch that the transformer has seen: the head's windows
+    are cut from its output, in training too."""
+    nlp = make_nlp(bert)
+    words = [token.text for doc in docs_of(nlp) for token in doc] * 5
+    reference = Doc(nlp.vocab, words=words)
+    reference.spans["sc"] = [Span(reference, 0, 4, "ORG")]
+    example = Example(Doc(nlp.vocab, words=words), reference)
+    assert len(words) > 2 * nlp.get_pipe("piqn_ner").cfg["window"]
+    losses = nlp.update([example, *with_empty(nlp)], sgd=nlp.create_optimizer())
+    assert losses["piqn_ner"] > 0
+    doc = nlp(Doc(nlp.vocab, words=words))
+    assert doc.spans["sc"].attrs["scores"].shape == (len(doc.spans["sc"]),)

@@ -1,0 +1,127 @@
+"""Speed and memory of a component beside its encoder alone and beside spaCy's spancat.
+
+    python benchmarks/inference.py ratio MODEL DATA.spacy
+    python benchmarks/inference.py long-doc
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Dict, List
+
+import spacy
+import torch
+import typer
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+from spacy.util import fix_random_seed
+
+app = typer.Typer(add_completion=False, help=__doc__)
+
+SPANCAT = {
+    "suggester": {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size": 20},
+    "threshold": 1.0,
+}
+SYSTEMS: Dict[str, Dict[str, Any]] = {
+    "tok2vec": {},
+    "piqn_ner": {"threshold": 1.0},
+    "spancat": SPANCAT,
+}
+
+
+@app.command()
+def ratio(
+    model: Annotated[str, typer.Argument(help="Pipeline: an encoder, then one component")],
+    data: Annotated[Path, typer.Argument(help="A .spacy file")],
+    batch_size: int = 64,
+    limit: int = 512,
+    repeats: int = 5,
+    threads: int = 1,
+) -> None:
+    """t(whole pipeline) / t(without its last component), in one run, medians of pairs."""
+    torch.set_num_threads(threads)
+    nlp = spacy.load(model)
+    last = nlp.pipe_names[-1]
+    docs = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
+    encoder, whole = [], []
+    for _ in range(repeats):
+        with nlp.select_pipes(disable=[last]):
+            encoder.append(seconds(nlp, docs, batch_size))
+        whole.append(seconds(nlp, docs, batch_size))
+    ratios = [a / b for a, b in zip(whole, encoder)]
+    n_words = sum(len(doc) for doc in docs)
+    typer.echo(
+        f"{last}, batch {batch_size}, {threads} thread(s): ratio {statistics.median(ratios):.2f} "
+        f"({min(ratios):.2f} to {max(ratios):.2f}), encoder alone "
+        f"{n_words / statistics.median(encoder):.0f} words/s, whole "
+        f"{n_words / statistics.median(whole):.0f} words/s"
+    )
+
+
+def seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
+    """CPU time of one pass over fresh copies of the docs."""
+    fresh = [Doc(nlp.vocab, words=[token.text for token in doc]) for doc in docs]
+    begin = time.process_time()
+    for _ in nlp.pipe(fresh, batch_size=batch_size):
+        pass
+    return time.process_time() - begin
+
+
+@app.command()
+def long_doc(words: int = 1500, repeats: int = 5) -> None:
+    """Time and memory of one doc without sentence boundaries; spancat with 1- to 20-grams.
+
+    Each system runs in a process of its own, on one thread, with random weights on the same
+    HashEmbedCNN and a threshold of 1, so that the predicted spans cost nothing. Memory is what a
+    prediction adds to the peak of the process.
+    """
+    results = {}
+    for name in SYSTEMS:
+        command = [sys.executable, __file__, "one", name, "--words", str(words)]
+        output = subprocess.run(
+            [*command, "--repeats", str(repeats)], check=True, capture_output=True, text=True
+        )
+        results[name] = json.loads(output.stdout.splitlines()[-1])
+    for name, result in results.items():
+        typer.echo(f"{name:10} {result['seconds']:8.3f} s {result['mib']:8.0f} MiB")
+    ours, theirs = results["piqn_ner"], results["spancat"]
+    typer.echo(
+        f"piqn_ner / spancat: time {ours['seconds'] / theirs['seconds']:.2f}, "
+        f"memory {ours['mib'] / theirs['mib']:.2f}"
+    )
+
+
+@app.command(hidden=True)
+def one(name: str, words: int = 1500, repeats: int = 5) -> None:
+    """One system, for `long-doc`."""
+    torch.set_num_threads(1)
+    fix_random_seed(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe(name, config=SYSTEMS[name])
+    reference = nlp.make_doc("the human IL-2 gene promoter")
+    reference.spans["sc"] = [Span(reference, 1, 4, "DNA"), Span(reference, 2, 3, "protein")]
+    example = Example(nlp.make_doc(reference.text), reference)
+    nlp.initialize(lambda: [example])
+    nlp(nlp.make_doc("warm up"))
+    doc = nlp.make_doc("human IL-2 gene " * (words // 3))
+    before = peak()
+    times = []
+    for _ in range(repeats):
+        begin = time.process_time()
+        nlp(doc.copy())
+        times.append(time.process_time() - begin)
+    typer.echo(json.dumps({"seconds": statistics.median(times), "mib": peak() - before}))
+
+
+def peak() -> float:
+    """Largest resident size of this process so far, MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    app()
