@@ -64,7 +64,11 @@ class TorchShim(Shim):
                     torch2xp(parameter.data),  # type: ignore[arg-type]
                     torch2xp(parameter.grad),  # type: ignore[arg-type]
                 )
-                parameter.data = xp2torch(weights, device=parameter.device)
+                updated = xp2torch(weights, device=parameter.device)
+                # Updated in place, the usual case: another tensor over the same memory would
+                # only keep the one before alive, step after step.
+                if updated.data_ptr() != parameter.data_ptr():
+                    parameter.data = updated
                 parameter.grad = None
 
     @contextlib.contextmanager

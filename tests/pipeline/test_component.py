@@ -1,5 +1,6 @@
 """What every system must do as a component of a pipeline."""
 
+import gc
 import pickle
 from typing import Any, List
 
@@ -10,6 +11,7 @@ from spacy.errors import Errors
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_nested_ner.architectures.head_model import head_shim
 from tests.conftest import (
     SENTENCES,
     make_example,
@@ -165,6 +167,20 @@ def test_growing_between_updates_with_one_optimizer() -> None:
     nlp.get_pipe("ner").add_label("NEW")
     losses = nlp.update(make_examples(nlp), sgd=optimizer)
     assert losses["ner"] > 0
+
+
+@pytest.mark.parametrize("optimizer", ["Adam.v1", "spacy_nested_ner.AdamW.v1"])
+def test_training_does_not_pile_up_objects(optimizer) -> None:
+    nlp = make_pipeline()
+    sgd = spacy.registry.get("optimizers", optimizer)(learn_rate=0.001)
+    counts = []
+    for _ in range(3):
+        for _ in range(5):
+            nlp.update(make_examples(nlp), sgd=sgd)
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    n_parameters = len(list(head_shim(nlp.get_pipe("ner").model).module.parameters()))
+    assert counts[2] - counts[1] < n_parameters  # it was five for each, one per update
 
 
 def test_no_gold_trains_without_nan() -> None:
