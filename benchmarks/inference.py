@@ -1,7 +1,7 @@
 """Speed and memory of a component beside its encoder alone and beside spaCy's spancat.
 
-    python benchmarks/inference.py ratio MODEL DATA.spacy
-    python benchmarks/inference.py long-doc
+python benchmarks/inference.py ratio MODEL DATA.spacy
+python benchmarks/inference.py long-doc
 """
 
 import json

@@ -1,6 +1,6 @@
 """What makes piqn_ner learn quickly: one setting changed at a time, equal steps, one table.
 
-    python benchmarks/piqn_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+python benchmarks/piqn_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
 """
 
 import json

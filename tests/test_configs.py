@@ -18,8 +18,9 @@ def encoder_dir(tmp_path_factory) -> Path:
     """A tiny random BERT with its tokenizer, made on the spot."""
     transformers = pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("bert")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789-"]
-    (folder / "vocab.txt").write_text("\n".join([*pieces, *(f"##{p}" for p in pieces[5:])]))
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{x}" for x in letters)]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
     tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
     config = transformers.BertConfig(
         vocab_size=len(tokenizer),

@@ -248,7 +248,7 @@ def test_more_entities_than_queries_warns_once_and_learns_from_the_rest() -> Non
 
 def test_short_sentences_get_extra_rounds_of_queries() -> None:
     head = make_head(min_queries=4)
-    words, mask = random_batch()  # 6, 3 and 1 words
+    _, mask = random_batch()  # 6, 3 and 1 words
     asked = head.query_input(torch.randn(3, 6, 16), mask, None)
     assert asked.mask.sum(1).tolist() == [6, 4, 4]
     assert asked.anchors[1, :4].tolist() == [0, 1, 2, 0]

@@ -180,7 +180,7 @@ def test_training_does_not_pile_up_objects(optimizer) -> None:
         gc.collect()
         counts.append(len(gc.get_objects()))
     n_parameters = len(list(head_shim(nlp.get_pipe("ner").model).module.parameters()))
-    assert counts[2] - counts[1] < n_parameters  # it was five for each, one per update
+    assert counts[2] - counts[1] < n_parameters  # each update used to leave one behind for each
 
 
 def test_no_gold_trains_without_nan() -> None:
