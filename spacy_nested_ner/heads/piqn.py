@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.heads.base import Gold, Head, Predictions
-from spacy_nested_ner.layers.one_way import one_way_attention
+from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
@@ -477,18 +477,12 @@ class LearnedQueries(nn.Module):
 
     def __init__(self, width: int, n_queries: int) -> None:
         super().__init__()
-        self.content = nn.Parameter(torch.randn(n_queries, width) * 0.02)
-        self.position = nn.Parameter(torch.randn(n_queries, width) * 0.02)
-        self.kind = nn.Parameter(torch.randn(width) * 0.02)
-        self.norm, self.position_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.dropout = nn.Dropout(0.0)
+        self.tables = InstanceQueries(n_queries, width, dropout=0.0)
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
         """The same M queries for every sentence."""
-        shape = (words.shape[0], -1, -1)
-        content = self.dropout(self.norm(self.content + self.kind))
-        position = self.dropout(self.position_norm(self.position))
-        return Queries(content=content.expand(shape), position=position.expand(shape))
+        content, position = self.tables(len(words))
+        return Queries(content=content, position=position)
 
 
 class EncodedQueries(nn.Module):

@@ -79,8 +79,8 @@ def test_words_never_see_queries() -> None:
     words, mask = random_batch()
     before, asked, _ = head.encode(words, mask)
     with torch.no_grad():
-        head.query_input.content += 1.0
-        head.query_input.position -= 1.0
+        head.query_input.tables.content[0] += 1.0
+        head.query_input.tables.position[0] -= 1.0
     after, asked_after, _ = head.encode(words, mask)
     for a, b in zip(before, after):
         torch.testing.assert_close(a, b)
