@@ -29,6 +29,10 @@ setup(
         "scipy>=1.10.0",
         "srsly>=2.4.3,<3.0.0",
         "numpy>=1.23.0",
+        "catalogue>=2.0.6,<2.1.0",
+        "tqdm>=4.38.0,<5.0.0",
+        "typer>=0.9.0,<1.0.0",
+        "wasabi>=0.9.1,<1.2.0",
     ],
     extras_require={"transformers": TRANSFORMERS, "dev": DEV + TRANSFORMERS},
     entry_points={

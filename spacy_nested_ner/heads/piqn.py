@@ -117,6 +117,22 @@ class PIQN(Head):
         _check_choice("query_source", query_source, QUERY_SOURCES)
         _check_choice("boundary", boundary, BOUNDARIES)
         _check_choice("assignment", assignment, tuple(ASSIGNMENTS))
+        for name, number, least in (
+            ("lstm_layers", lstm_layers, 1),
+            ("depth", depth, 1),
+            ("attention_heads", attention_heads, 1),
+            ("feedforward", feedforward, 1),
+            ("n_queries", n_queries, 1),
+            ("queries_per_word", queries_per_word, 1),
+            ("min_queries", min_queries, 0),
+            ("offset_reach", offset_reach, 0),
+        ):
+            if number < least:
+                raise ValueError(f"PIQN: {name} must be at least {least}, got {number}.")
+        if not 0 <= quantity <= 1:
+            raise ValueError(f"PIQN: quantity is a share of the queries, 0 to 1, got {quantity}.")
+        if none_weight is not None and none_weight <= 0:
+            raise ValueError(f"PIQN: none_weight must be positive or null, got {none_weight}.")
         if hidden_width % (2 * attention_heads):
             raise ValueError(
                 f"PIQN: hidden_width ({hidden_width}) must be a multiple of twice the "
@@ -308,6 +324,8 @@ class PIQN(Head):
         keep = (label > 0) & (start <= end) & (score >= options.get("threshold", 0.0))
         keep &= label_p >= options.get("label_threshold", 0.0)
         keep &= torch.minimum(left, right) >= options.get("boundary_threshold", 0.0)
+        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        keep |= score.isnan()
         if asked.mask is not None:
             keep &= asked.mask
         segment, query = torch.nonzero(keep, as_tuple=True)

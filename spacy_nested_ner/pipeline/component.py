@@ -4,7 +4,6 @@ import math
 import os
 import warnings
 from itertools import islice
-from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
@@ -21,11 +20,12 @@ from thinc.api import Optimizer, set_dropout_rate
 from spacy_nested_ner.architectures.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.architectures.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
-from spacy_nested_ner.pipeline.gold import gold_segments
+from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments
 from spacy_nested_ner.training.optimizer import AdamW
 
 LOST_REMEDY = {
+    "empty": "they hold no word; check the annotation",
     "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
     "unknown label": "add the labels at initialize or with add_label",
     "across segments": "no sentence or window holds them; check the sentence boundaries or set a "
@@ -68,7 +68,7 @@ class NestedNER(TrainablePipe):
         spans_key (str): Key of `doc.spans` to read gold from and to write to.
         overlap (str): "any", "no_crossing" (nesting only) or "flat".
         labels_per_span (Optional[int]): How many labels one span may carry; None for any number.
-        set_ents (Optional[str]): Also set `doc.ents`, which cannot overlap, to the "outermost",
+        set_ents (Optional[str]): Replace `doc.ents`, which cannot overlap, by the "outermost",
             "innermost" or "highest" (score) spans. None leaves `doc.ents` alone.
         window, stride (int): Segments longer than `window` tokens are cut into windows that start
             every `stride` tokens.
@@ -85,7 +85,7 @@ class NestedNER(TrainablePipe):
             "stride": stride,
             **(options or {}),
         }
-        self.cfg: Dict[str, Any] = {"labels": [], "configured": dict(settings), **settings}
+        self.cfg: Dict[str, Any] = {"labels": [], **settings}
         self._option_names = tuple(options or ())
         self._warned: Set[str] = set()
         self._check_settings()
@@ -163,9 +163,14 @@ class NestedNER(TrainablePipe):
         for label in found if labels is None else labels:
             self.add_label(label)
         if not self.labels:
-            raise ValueError(self._no_labels(keys))
+            raise ValueError(
+                self._no_labels(keys)
+                if labels is None
+                else self._says("the list of labels given to initialize is empty")
+            )
         if keys and self.key not in keys:
             self._warn_once("key", self._other_keys(keys))
+        self._report_lost(get_examples())
         docs = [eg.x for eg in sample]
         rows = cut_segments(docs, self.cfg["window"], self.cfg["stride"]).rows
         self.model.attrs["labels"] = list(self.labels)
@@ -183,6 +188,15 @@ class NestedNER(TrainablePipe):
             if collect:
                 labels.update(dict.fromkeys(s.label_ for s in eg.reference.spans.get(self.key, [])))
         return labels, keys
+
+    def _report_lost(self, examples: Iterable[Example]) -> None:
+        """Count the gold spans of the whole sample that cannot be learned from."""
+        lost: Dict[str, int] = {}
+        for eg in examples:
+            rows = cut_segments([eg.predicted], self.cfg["window"], self.cfg["stride"]).rows
+            for reason, count in self._place([eg], rows).lost.items():
+                lost[reason] = lost.get(reason, 0) + count
+        self._warn_lost(lost, "the training data")
 
     def _other_keys(self, keys: Dict[str, int]) -> str:
         have = ", ".join(f"'{key}'" for key in sorted(keys)) or "no spans at all"
@@ -209,15 +223,23 @@ class NestedNER(TrainablePipe):
         if not len(segments.rows):
             return SegmentSpans(segments, NO_SPANS)
         output = self.model.predict(HeadInput(docs, segments.rows, options=options))
+        if not np.isfinite(output.spans.score).all():
+            raise ValueError(
+                self._says(
+                    "the scores are not finite numbers: the weights or the encoder's vectors hold "
+                    "NaN. Training has diverged; train again with a lower learning rate"
+                )
+            )
         return SegmentSpans(segments, output.spans)
 
     def set_annotations(self, docs: Iterable[Doc], found: SegmentSpans) -> None:
         """Set `doc.spans[spans_key]` and its scores, and `doc.ents` if `set_ents` asks for it."""
         docs = list(docs)
         for doc, spans in zip(docs, self._spans_per_doc(len(docs), found)):
-            trimmed = [span for span in (_trim(doc, span) for span in spans) if span is not None]
             chosen = select_spans(
-                trimmed, overlap=self.cfg["overlap"], labels_per_span=self.cfg["labels_per_span"]
+                _without_space(doc, spans),
+                overlap=self.cfg["overlap"],
+                labels_per_span=self.cfg["labels_per_span"],
             )
             doc.spans[self.key] = self._span_group(doc, chosen)
             if self.cfg["set_ents"] is not None:
@@ -322,16 +344,22 @@ class NestedNER(TrainablePipe):
         return sum(output.losses.values()), None
 
     def _gold(self, examples: List[Example], segments: Segments) -> List[List[Entity]]:
+        gold = self._place(examples, segments.rows)
+        self._warn_lost(gold.lost, "this batch")
+        return gold.entities
+
+    def _place(self, examples: List[Example], rows: np.ndarray) -> GoldSegments:
         label_index = {label: i for i, label in enumerate(self.labels)}
-        gold = gold_segments(examples, segments.rows, self.key, label_index)
-        for reason, count in gold.lost.items():
+        return gold_segments(examples, rows, self.key, label_index)
+
+    def _warn_lost(self, lost: Dict[str, int], where: str) -> None:
+        for reason, count in lost.items():
             if count:
                 self._warn_once(
                     reason,
-                    f"{count} gold span(s) of this batch cannot be learned from ({reason}): "
+                    f"{count} gold span(s) of {where} cannot be learned from ({reason}): "
                     f"{LOST_REMEDY[reason]}. Further cases are not reported",
                 )
-        return gold.entities
 
     def _check_loss(self, loss: float, parts: Dict[str, float]) -> None:
         if not math.isfinite(loss):
@@ -353,56 +381,45 @@ class NestedNER(TrainablePipe):
         if isinstance(sgd, AdamW):
             sgd.flush()
 
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Serialize the pipe."""
-        return super().to_bytes(exclude=exclude)
-
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NestedNER":
         """Load the pipe; see `from_disk`."""
-        given = self.cfg["configured"]
         super().from_bytes(bytes_data, exclude=exclude)
-        self._after_loading(given)
+        self._after_loading("the bytes")
         return self
 
     def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> "NestedNER":
-        """Load the pipe.
+        """Load the pipe. Saved settings win over those of the config, as in spaCy's own
+        components: change them in `pipe.cfg`.
 
-        A setting given differently in the config now than when the pipe was saved wins over the
-        saved one: `spacy.load(path, config={"components": {name: {"threshold": 0.9}}})` works.
         RAISES (ValueError): If the weights belong to other labels than the saved ones.
         """
-        given = self.cfg["configured"]
         super().from_disk(path, exclude=exclude)
-        self._after_loading(given, Path(path))
+        self._after_loading(str(path))
         return self
 
-    def _after_loading(self, given: Dict[str, Any], path: Optional[Path] = None) -> None:
-        saved = self.cfg["configured"]
-        changed = {k: v for k, v in given.items() if k in saved and saved[k] != v}
-        self.cfg.update(changed)
-        self.cfg["configured"] = dict(given)
+    def _after_loading(self, source: str) -> None:
         self._check_settings()
-        weights = head_shim(self.model).labels
-        if head_shim(self.model).is_built and weights != list(self.labels):
-            where = f" in {path}" if path else ""
+        shim = head_shim(self.model)
+        if shim.is_built and shim.labels != list(self.labels):
             raise ValueError(
                 self._says(
-                    f"the weights{where} were trained for the labels {weights}, but the component "
-                    f"has {list(self.labels)}. Load cfg and model of one and the same training"
+                    f"the weights in {source} were trained for the labels {shim.labels}, but the "
+                    f"component has {list(self.labels)}. Load cfg and model of one and the same "
+                    "training"
                 )
             )
         for label in self.labels:
             self.vocab.strings.add(label)
 
 
-def _trim(doc: Doc, span: ScoredSpan) -> Optional[ScoredSpan]:
-    """Without whitespace tokens at its ends; None where nothing else is left."""
-    start, end = span.start, span.end
-    while start < end and doc[start].is_space:
-        start += 1
-    while start < end and doc[end - 1].is_space:
-        end -= 1
-    return span._replace(start=start, end=end) if start < end else None
+def _without_space(doc: Doc, spans: List[ScoredSpan]) -> List[ScoredSpan]:
+    """Spans trimmed at both ends; those of whitespace alone are left out."""
+    trimmed = []
+    for span in spans:
+        start, end = trim_space(doc, span.start, span.end)
+        if start < end:
+            trimmed.append(span._replace(start=start, end=end))
+    return trimmed
 
 
 def _single_thread() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
+from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_nested_ner.architectures.types import Entity
@@ -25,10 +26,11 @@ def gold_segments(
 ) -> GoldSegments:
     """Place every gold entity in each segment that holds it.
 
-    rows: see `Segments`. Lost, with the reason: "misaligned" (no token boundary of the predicted
+    rows: see `Segments`. Whitespace at the ends of an entity is left out, as it is in predictions.
+    Lost, with the reason: "empty" (no word in it), "misaligned" (no token boundary of the predicted
     doc fits), "unknown label" and "across segments" (no sentence or window holds it).
     """
-    lost = {"misaligned": 0, "unknown label": 0, "across segments": 0}
+    lost = {"empty": 0, "misaligned": 0, "unknown label": 0, "across segments": 0}
     entities: List[List[Entity]] = [[] for _ in rows]
     by_doc: List[List[int]] = [[] for _ in examples]
     for i, doc_index in enumerate(rows[:, 0]):
@@ -37,6 +39,10 @@ def gold_segments(
         spans, misaligned = aligned_gold(example, spans_key)
         lost["misaligned"] += misaligned
         for start, end, label in spans:
+            start, end = trim_space(example.predicted, start, end)
+            if start >= end:
+                lost["empty"] += 1
+                continue
             if label not in label_index:
                 lost["unknown label"] += 1
                 continue
@@ -61,6 +67,15 @@ def aligned_gold(example: Example, spans_key: str) -> Tuple[List[Tuple[int, int,
         fitted = list(example.get_aligned_spans_y2x(gold, allow_overlap=True))
     found = [(span.start, span.end, span.label_) for span in fitted if span is not None]
     return found, len(gold) - len(found)
+
+
+def trim_space(doc: Doc, start: int, end: int) -> Tuple[int, int]:
+    """Bounds of a span without whitespace tokens at its ends; start equals end if none is left."""
+    while start < end and doc[start].is_space:
+        start += 1
+    while start < end and doc[end - 1].is_space:
+        end -= 1
+    return start, end
 
 
 def _same_tokens(example: Example) -> bool:

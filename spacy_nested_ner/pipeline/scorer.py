@@ -2,6 +2,7 @@
 
 from typing import Any, Callable, Dict, Iterable, Set, Tuple
 
+import numpy as np
 from spacy.scorer import PRFScore, Scorer
 from spacy.tokens import Doc
 from spacy.training import Example
@@ -65,11 +66,6 @@ def score_nested(
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:
     """Spans as a set of (first character, end character, label), whitespace not counted, so that
     texts which differ in whitespace alone can be compared."""
-    text = doc.text
     spans = doc.spans.get(spans_key, [])
-    return {(_solid(text, s.start_char), _solid(text, s.end_char), s.label_) for s in spans}
-
-
-def _solid(text: str, offset: int) -> int:
-    """How many characters before `offset` are not whitespace."""
-    return len("".join(text[:offset].split()))
+    solid = np.concatenate([[0], np.cumsum([not char.isspace() for char in doc.text])])
+    return {(int(solid[s.start_char]), int(solid[s.end_char]), s.label_) for s in spans}

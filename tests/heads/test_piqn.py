@@ -220,6 +220,10 @@ def test_growing_keeps_the_old_outputs() -> None:
         ({"boundary": "tanh"}, "sigmoid, softmax"),
         ({"pointer": "laser"}, "additive"),
         ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
+        ({"depth": 0}, "depth must be at least 1"),
+        ({"attention_heads": 0}, "attention_heads must be at least 1"),
+        ({"quantity": 3.0}, "quantity"),
+        ({"none_weight": 0.0}, "none_weight"),
     ],
 )
 def test_wrong_settings_are_refused(settings, problem) -> None:

@@ -7,7 +7,6 @@ from typing import Any, List
 import numpy as np
 import pytest
 import spacy
-from spacy.errors import Errors
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -283,19 +282,63 @@ def test_weights_from_another_label_set_are_refused(trained, tmp_path) -> None:
         spacy.load(tmp_path)
 
 
-def test_settings_given_at_load_win_over_saved_ones(trained, tmp_path) -> None:
-    trained.to_disk(tmp_path)
-    strict = spacy.load(tmp_path, config={"components": {"ner": {"threshold": 1.0}}})
-    assert strict.get_pipe("ner").cfg["threshold"] == 1.0
-    assert not any(spans_of(doc) for doc in strict.pipe(texts(strict)))
-
-
 def test_settings_tuned_on_the_pipe_are_saved(trained, tmp_path) -> None:
     trained.to_disk(tmp_path)
     tuned = spacy.load(tmp_path)
     tuned.get_pipe("ner").cfg["threshold"] = 0.25
     tuned.to_disk(tmp_path)
     assert spacy.load(tmp_path).get_pipe("ner").cfg["threshold"] == 0.25
+
+
+def test_saved_settings_win_over_those_of_a_fresh_pipe(trained, tmp_path) -> None:
+    trained.get_pipe("ner").to_disk(tmp_path)
+    data = (tmp_path / "cfg").read_text().replace('"sc"', '"mine"').replace("0.5", "0.25")
+    (tmp_path / "cfg").write_text(data)
+    pipe = make_pipeline(examples=None).get_pipe("ner").from_disk(tmp_path)
+    assert (pipe.key, pipe.cfg["threshold"]) == ("mine", 0.25)
+
+
+def test_nan_weights_are_reported_at_prediction() -> None:
+    nlp = make_pipeline()
+    head = head_shim(nlp.get_pipe("ner").model).module
+    for parameter in head.parameters():
+        parameter.data.fill_(np.nan)
+    with pytest.raises(ValueError, match=r"'ner'.*not finite.*diverged"):
+        nlp("p53 binds")
+
+
+def test_lost_gold_of_the_whole_data_is_counted_at_initialize() -> None:
+    def misaligned(nlp):
+        examples = make_examples(nlp)
+        for _ in range(2):
+            reference = Doc(nlp.vocab, words=["IL", "-2"], spaces=[False, False])
+            reference.spans["sc"] = [Span(reference, 0, 1, "PROT")]
+            examples.append(Example(Doc(nlp.vocab, words=["IL-2"], spaces=[False]), reference))
+        return examples
+
+    with pytest.warns(UserWarning, match=r"2 gold span\(s\) of the training data.*misaligned"):
+        make_pipeline(examples=misaligned)
+
+
+def test_empty_and_whitespace_gold_is_counted_and_trimmed() -> None:
+    nlp = make_pipeline()
+    words = ["IL-2", " ", "x"]
+    reference = Doc(nlp.vocab, words=words)
+    reference.spans["sc"] = [
+        Span(reference, 0, 0, "PROT"),
+        Span(reference, 1, 2, "PROT"),
+        Span(reference, 0, 2, "PROT"),
+    ]
+    example = Example(Doc(nlp.vocab, words=words), reference)
+    with pytest.warns(UserWarning, match=r"2 gold span.*empty"):
+        nlp.update([example], sgd=nlp.create_optimizer())
+
+
+def test_an_empty_list_of_labels_is_refused() -> None:
+    nlp = make_pipeline(examples=None)
+    data = make_examples(nlp)
+    with pytest.raises(ValueError, match=r"'ner'.*empty"):
+        nlp.get_pipe("ner").initialize(lambda: data, nlp=nlp, labels=[])
 
 
 def test_own_spans_key_and_scores_that_do_not_depend_on_it() -> None:
@@ -357,7 +400,3 @@ def test_replace_listeners_freeze_and_source(tmp_path) -> None:
     assert_same(list(nlp.pipe(texts(nlp))), expected)
     nlp.to_disk(tmp_path)
     assert_same(list(spacy.load(tmp_path).pipe(texts(nlp))), expected)
-
-
-def test_error_numbers_of_spacy_are_used() -> None:
-    assert "E187" in Errors.E187

@@ -7,22 +7,11 @@ import pytest
 import spacy
 
 from spacy_nested_ner.training.optimizer import AdamW
-from spacy_nested_ner.training.schedules import delayed_warmup_linear, two_stage_linear
+from spacy_nested_ner.training.schedules import two_stage_linear
 
 
 def first(schedule: Iterable[float], n: int) -> List[float]:
     return list(islice(schedule, n))
-
-
-def test_delayed_warmup_linear() -> None:
-    rates = first(delayed_warmup_linear(0.4, frozen_steps=3, warmup_steps=2, total_steps=9), 12)
-    # 3 frozen, 2 up from 0, then the peak and down by a quarter of it in each of 4 steps.
-    assert rates == pytest.approx([0, 0, 0, 0, 0.2, 0.4, 0.3, 0.2, 0.1, 0, 0, 0])
-
-
-def test_delayed_without_delay_and_warmup() -> None:
-    rates = first(delayed_warmup_linear(0.4, frozen_steps=0, warmup_steps=0, total_steps=4), 6)
-    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1, 0, 0])
 
 
 def test_two_stage_linear() -> None:
@@ -38,34 +27,30 @@ def test_encoder_and_head_share_the_second_stage() -> None:
     head = first(two_stage_linear(1.0, 1.0, split_step=20, total_steps=120), 125)
     assert encoder[:20] == [0.0] * 20 and encoder[20:] == head[20:]
     assert max(head[:20]) == 1.0
-    assert encoder == first(delayed_warmup_linear(1.0, 20, 10, 120), 125)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "problem"),
+    ("settings", "problem"),
     [
-        ("delayed", {"frozen_steps": 8, "warmup_steps": 3, "total_steps": 10}, "frozen_steps"),
-        ("two_stage", {"split_step": 11, "total_steps": 10}, "split_step"),
-        ("two_stage", {"split_step": 1, "total_steps": 10, "warmup": 10}, "share"),
+        ({"split_step": 11, "total_steps": 10}, "split_step"),
+        ({"split_step": 1, "total_steps": 10, "warmup": 10}, "share"),
     ],
 )
-def test_impossible_settings(name: str, settings: dict, problem: str) -> None:
+def test_impossible_settings(settings: dict, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        if name == "delayed":
-            delayed_warmup_linear(0.1, **settings)
-        else:
-            two_stage_linear(0.1, 0.1, **settings)
+        two_stage_linear(0.1, 0.1, **settings)
 
 
 def test_resolve_from_a_config() -> None:
     config = {
         "@optimizers": "spacy_nested_ner.AdamW.v1",
         "learn_rate": {
-            "@schedules": "spacy_nested_ner.delayed_warmup_linear.v1",
-            "initial_rate": 0.1,
-            "frozen_steps": 2,
-            "warmup_steps": 1,
+            "@schedules": "spacy_nested_ner.two_stage_linear.v1",
+            "first_rate": 0.0,
+            "second_rate": 0.1,
+            "split_step": 2,
             "total_steps": 5,
+            "warmup": 0.34,
         },
         "head_learn_rate": {
             "@schedules": "spacy_nested_ner.two_stage_linear.v1",
