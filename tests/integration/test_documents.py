@@ -23,19 +23,22 @@ def test_a_sentencizer_makes_each_sentence_a_segment(nlp) -> None:
     """The head sees one sentence at a time, so that its neighbours change little: the encoder
     alone looks across the boundary."""
     nlp.replace_listeners("tok2vec", "piqn_ner", ["model.tok2vec"])
-    nlp.add_pipe("sentencizer", first=True)
     words: List[str] = []
     expected = []
     for text, entities in SENTENCES:
         if "." not in text:
             expected += [(len(words) + s, len(words) + e, label) for s, e, label in entities]
             words += [*text.split(" "), "."]
+    as_one = set(spans_of(nlp(Doc(nlp.vocab, words=words))))
+    nlp.add_pipe("sentencizer", first=True)
     doc = nlp(Doc(nlp.vocab, words=words))
     assert len(list(doc.sents)) == len(SEPARATE)
     bounds = [(sent.start, sent.end) for sent in doc.sents]
     for start, end, _ in spans_of(doc):
         assert any(first <= start and end <= last for first, last in bounds)
-    assert len(set(spans_of(doc)) & set(expected)) > 0.8 * len(set(expected))
+    found = set(spans_of(doc)) & set(expected)
+    assert len(found) > 0.5 * len(set(expected))
+    assert len(found) > len(as_one & set(expected))
 
 
 def test_sentence_boundaries_make_the_spans_of_each_sentence(nlp) -> None:
