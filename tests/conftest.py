@@ -1,6 +1,6 @@
 """What tests of every system share."""
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 import spacy
@@ -9,7 +9,27 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
-FACTORIES = ["piqn_ner"]
+# Name of the variant: factory, settings of its model beside those of SMALL_MODELS, updates that
+# it needs to memorise the ten sentences.
+VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
+    "piqn_ner": ("piqn_ner", {}, 60),
+    "piqn_ner, learned queries": (
+        "piqn_ner",
+        {
+            "query_source": "learned",
+            "n_queries": 16,
+            "pointer": "additive",
+            "boundary": "sigmoid",
+            "span_pooling": False,
+            "label_attention": True,
+            "query_attention": True,
+            "match_anchor": 0.0,
+            "quantity": 0.75,
+            "none_weight": None,
+        },
+        200,
+    ),
+}
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
     "pretrained_vectors": None,
@@ -107,9 +127,10 @@ def scores_of(doc: Doc, key: str = "sc") -> List[float]:
     return doc.spans[key].attrs["scores"].tolist()
 
 
-@pytest.fixture(scope="session", params=FACTORIES)
+@pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())
 def trained(request) -> Language:
     """A pipeline that has memorised the ten sentences. Not to be changed by a test."""
-    nlp = train(make_pipeline(request.param), 60)
+    factory, model, steps = request.param
+    nlp = train(make_pipeline(factory, model), steps)
     assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
     return nlp
