@@ -8,6 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
+from thinc.api import Adam
 
 # Name of the variant: factory, settings of its model beside those of SMALL_MODELS, updates that
 # it needs to memorise the ten sentences.
@@ -111,8 +112,7 @@ def train(
     nlp: Language, steps: int, examples: Callable[[Language], List[Example]] = make_examples
 ) -> Language:
     """Plain updates on all examples at once."""
-    optimizer = nlp.create_optimizer()
-    optimizer.learn_rate = 0.003
+    optimizer = Adam(0.003, L2=0.01, L2_is_weight_decay=True, grad_clip=1.0)
     for _ in range(steps):
         nlp.update(examples(nlp), sgd=optimizer)
     return nlp
