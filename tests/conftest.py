@@ -1,5 +1,7 @@
 """What tests of every system share."""
 
+import string
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
@@ -125,6 +127,33 @@ def spans_of(doc: Doc, key: str = "sc") -> List[tuple]:
 
 def scores_of(doc: Doc, key: str = "sc") -> List[float]:
     return doc.spans[key].attrs["scores"].tolist()
+
+
+def save_bert(path: Path) -> None:
+    """A tiny BERT with random weights whose word pieces are single characters.
+
+    Skips the test where transformers is not installed.
+    """
+    transformers = pytest.importorskip("transformers")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    characters = string.ascii_letters + string.digits + string.punctuation
+    pieces += [*characters, *("##" + character for character in characters)]
+    fix_random_seed(0)
+    path.mkdir(parents=True)
+    (path / "vocab.txt").write_text("\n".join(pieces), encoding="utf8")
+    tokenizer = transformers.BertTokenizerFast(
+        vocab_file=str(path / "vocab.txt"), do_lower_case=False, model_max_length=128
+    )
+    tokenizer.save_pretrained(path)
+    config = transformers.BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+    )
+    transformers.BertModel(config).save_pretrained(path)
 
 
 @pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())

@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 
-from tests.conftest import make_examples, train
+from tests.conftest import make_examples, save_bert, train
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 
@@ -18,21 +18,8 @@ CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 @pytest.fixture(scope="session")
 def encoder_dir(tmp_path_factory) -> Path:
     """A tiny random BERT with its tokenizer, made on the spot."""
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("bert")
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{x}" for x in letters)]
-    (folder / "vocab.txt").write_text("\n".join(pieces))
-    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
-    config = transformers.BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    folder = tmp_path_factory.mktemp("encoder") / "bert"
+    save_bert(folder)
     return folder
 
 

@@ -49,9 +49,9 @@ def build_piqn(
     All other settings: see `spacy_nested_ner.heads.piqn.PIQN`, which raises ValueError for a
     setting that it does not know.
     """
+    settings = {k: v for k, v in locals().items() if k not in ("tok2vec", "batch_words")}
     from spacy_nested_ner.heads.piqn import PIQN
 
-    settings = {k: v for k, v in locals().items() if k not in ("tok2vec", "batch_words", "PIQN")}
     encoder_queries = tok2vec.attrs.get("n_queries")
     if (encoder_queries is not None) != (query_source == "encoder"):
         raise ValueError(

@@ -259,7 +259,7 @@ class NestedNER(TrainablePipe):
         return per_doc
 
     def _span(self, doc: Doc, span: ScoredSpan) -> Span:
-        return Span(doc, span.start, span.end, label=self.labels[span.label])
+        return Span(doc, span.start, span.end, label=self.cfg["labels"][span.label])
 
     def _span_group(self, doc: Doc, spans: List[ScoredSpan]) -> SpanGroup:
         scores = np.array([span.score for span in spans], dtype=np.float32)

@@ -1,7 +1,6 @@
 """`piqn_ner` on a shared transformer of spacy-transformers."""
 
 import shutil
-import string
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -12,10 +11,10 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
-from tests.conftest import SMALL_MODELS, make_examples, scores_of, spans_of
+from tests.conftest import SMALL_MODELS, make_examples, save_bert, scores_of, spans_of
 from tests.integration.conftest import docs_of
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 pytest.importorskip("spacy_transformers")
 
 LISTENER = {
@@ -24,29 +23,6 @@ LISTENER = {
     "pooling": {"@layers": "reduce_mean.v1"},
     "upstream": "transformer",
 }
-
-
-def save_bert(path: Path) -> None:
-    """A tiny BERT with random weights whose word pieces are single characters."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    characters = string.ascii_letters + string.digits + string.punctuation
-    pieces += [*characters, *("##" + character for character in characters)]
-    fix_random_seed(0)
-    path.mkdir(parents=True)
-    (path / "vocab.txt").write_text("\n".join(pieces), encoding="utf8")
-    tokenizer = transformers.BertTokenizerFast(
-        vocab_file=str(path / "vocab.txt"), do_lower_case=False, model_max_length=128
-    )
-    tokenizer.save_pretrained(path)
-    config = transformers.BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=128,
-    )
-    transformers.BertModel(config).save_pretrained(path)
 
 
 def make_nlp(bert: Path) -> Language:
