@@ -18,7 +18,7 @@ from spacy_nested_ner.architectures.types import (
     SpanScores,
     Tok2VecModel,
 )
-from spacy_nested_ner.heads.base import Gold, Head, Predictions
+from spacy_nested_ner.heads.base import Gold, Head, Predictions, mean_losses
 
 Backprop = Callable[[Any], List[Any]]
 
@@ -217,17 +217,15 @@ def _losses(
     offsets: np.ndarray,
     batches: List[np.ndarray],
 ) -> Dict[str, Tensor]:
-    """Mean losses over the segments: each batch weighs as much as it has segments."""
+    """Mean losses over all segments, the same however they are cut into batches."""
     assert X.gold is not None
-    total: Dict[str, Tensor] = {}
+    parts = []
     for batch in batches:
         padded, mask = pad(words, X.segments, offsets, batch)
         gold = Gold.from_lists([X.gold[i] for i in batch], words.device)
         asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
-        share = len(batch) / len(X.segments)
-        for name, loss in head(padded, mask, gold=gold, queries=asked).items():
-            total[name] = total[name] + share * loss if name in total else share * loss
-    return total
+        parts.append(head(padded, mask, gold=gold, queries=asked))
+    return mean_losses(parts)
 
 
 @torch.no_grad()

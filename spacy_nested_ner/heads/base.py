@@ -55,6 +55,33 @@ class Predictions(NamedTuple):
     score: Tensor
 
 
+class Loss(NamedTuple):
+    """A mean in two halves, so that it stays the mean of a batch that is computed in parts.
+
+    total: scalar, the sum over what the loss ranges over. terms: how many it ranges over, or the
+    sum of their weights where it is a weighted sum. weight: of the mean among the other losses.
+    """
+
+    total: Tensor
+    terms: Tensor | float
+    weight: float = 1.0
+
+
+def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
+    """Weighted means of losses whose terms are spread over `parts`; 0 where there are no terms."""
+    means = {}
+    for name in parts[0]:
+        losses = [part[name] for part in parts]
+        total = torch.stack([loss.total for loss in losses]).sum()
+        count = sum(loss.terms for loss in losses)
+        count = torch.as_tensor(count, dtype=total.dtype, device=total.device)
+        # Not clamped to 1: with weighted terms a count may be smaller than that.
+        means[name] = (
+            losses[0].weight * total / torch.where(count > 0, count, torch.ones_like(count))
+        )
+    return means
+
+
 class Head(nn.Module):
     """Base class of the five systems.
 
@@ -67,8 +94,8 @@ class Head(nn.Module):
 
     def losses(
         self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Tensor]:
-        """Named scalar losses, each a mean over what it ranges over.
+    ) -> Dict[str, Loss]:
+        """Named losses, always the same names, each a mean over what it ranges over.
 
         words: `(batch, words, width)` float; mask: `(batch, words)` bool, True for real words;
         queries: `(batch, queries, width)` float from an encoder that reads queries along with the
@@ -93,7 +120,7 @@ class Head(nn.Module):
         gold: Optional[Gold] = None,
         options: Optional[Mapping[str, Any]] = None,
         queries: Optional[Tensor] = None,
-    ) -> Dict[str, Tensor] | Predictions:
+    ) -> Dict[str, Loss] | Predictions:
         """Losses where gold is given, scored spans where it is not."""
         if gold is not None:
             return self.losses(words, mask, gold, queries)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Predictions
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
@@ -206,7 +206,7 @@ class PIQN(Head):
 
     def losses(
         self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Tensor]:
+    ) -> Dict[str, Loss]:
         """Boundary loss (eq. 11) and class loss (eq. 12), means over blocks (eq. 13)."""
         word_states, query_states, asked = self.encode(words, mask, queries)
         if not self.auxiliary:
@@ -218,10 +218,9 @@ class PIQN(Head):
         real = (real if asked.mask is None else asked.mask).repeat(n_blocks, 1)
         stacked = Gold(*(t.repeat(n_blocks, *[1] * (t.dim() - 1)) for t in _parts(gold)))
         target = self.assign(answers, stacked, real, asked.anchors)
-        boundary_weight, label_weight = self.loss_weights
         return {
-            "boundary": boundary_weight * self._boundary_loss(answers, stacked, target, all_mask),
-            "label": label_weight * self._label_loss(answers, stacked, target, real),
+            "boundary": self._boundary_loss(answers, stacked, target, all_mask),
+            **self._label_losses(answers, stacked, target, real),
         }
 
     @torch.no_grad()
@@ -269,39 +268,48 @@ class PIQN(Head):
                 stacklevel=2,
             )
 
-    def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Tensor:
-        """Eq. 11 over the queries that have an entity; a mean over them, 0 where there are none."""
+    def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
+        """Eq. 11 over the queries that have an entity."""
+        weight = self.loss_weights[0]
         rows, queries = torch.nonzero(target >= 0, as_tuple=True)
         if not len(rows):
-            return (answers.left.sum() + answers.right.sum()) * 0.0
+            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0, weight)
         spans = gold.spans[rows, target[rows, queries]]
         loss = answers.left.new_zeros(())
         for logits, word in ((answers.left, spans[:, 0]), (answers.right, spans[:, 1])):
             chosen = logits[rows, queries]
             if self.boundary == "softmax":
-                loss = loss + F.cross_entropy(chosen, word)
+                loss = loss + F.cross_entropy(chosen, word, reduction="sum")
             else:
                 goal = F.one_hot(word, chosen.shape[-1]).to(chosen.dtype)
                 words = F.binary_cross_entropy_with_logits(chosen, goal, reduction="none")
-                loss = loss + (words * mask[rows]).sum() / len(rows)
-        return loss
+                loss = loss + (words * mask[rows]).sum()
+        return Loss(loss, float(len(rows)), weight)
 
-    def _label_loss(self, answers: Answers, gold: Gold, target: Tensor, real: Tensor) -> Tensor:
-        """Eq. 12 over all real queries, None (index 0) for those without an entity."""
+    def _label_losses(
+        self, answers: Answers, gold: Gold, target: Tensor, real: Tensor
+    ) -> Dict[str, Loss]:
+        """Eq. 12 over all real queries, None (index 0) for those without an entity.
+
+        Queries with and without an entity make one weighted mean, or, in balance, one mean each.
+        """
         if gold.labels.shape[1]:
             label = gold.labels.gather(1, target.clamp(min=0)) + 1
             label = label.masked_fill(target < 0, 0)
         else:
             label = torch.zeros_like(target)
         logits, label = answers.labels[real], label[real]
-        weight = logits.new_ones(self.n_labels + 1)
-        if self.none_weight is not None:
-            weight[0] = self.none_weight
-        else:
-            n_assigned = (label > 0).sum()
-            if 0 < n_assigned < len(label):
-                weight[0] = n_assigned / (len(label) - n_assigned)
-        return F.cross_entropy(logits, label, weight=weight)
+        terms = F.cross_entropy(logits, label, reduction="none")
+        none = label == 0
+        entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
+        n_entity, n_none = (~none).sum(), none.sum()
+        weight, share = self.loss_weights[1], self.none_weight
+        if share is None:
+            return {
+                "label": Loss(entity_loss, n_entity, weight / 2),
+                "none": Loss(none_loss, n_none, weight / 2),
+            }
+        return {"label": Loss(entity_loss + share * none_loss, n_entity + share * n_none, weight)}
 
     def predict(
         self,

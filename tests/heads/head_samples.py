@@ -1,0 +1,62 @@
+"""The heads under test and a batch for them."""
+
+from typing import Any, Dict, List, Tuple, Type
+
+import torch
+from torch import Tensor
+
+from spacy_nested_ner.heads.base import Head
+from spacy_nested_ner.heads.piqn import PIQN
+
+WIDTH = 10
+N_LABELS = 3
+# Entities of the three rows of `random_batch`.
+GOLD = [[(0, 5, 0), (1, 2, 1), (1, 1, 1), (4, 5, 2)], [(0, 1, 2), (0, 0, 1)], [(0, 0, 0)]]
+
+PIQN_SMALL = {"hidden_width": 16, "attention_heads": 2, "depth": 2}
+PIQN_PAPER = {
+    **PIQN_SMALL,
+    "query_source": "learned",
+    "n_queries": 12,
+    "pointer": "additive",
+    "boundary": "sigmoid",
+    "span_pooling": False,
+    "match_anchor": 0.0,
+    "quantity": 0.75,
+    "none_weight": None,
+}
+PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
+
+# Name: class and settings.
+HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
+    "piqn": (PIQN, PIQN_SMALL),
+    "piqn, paper": (PIQN, PIQN_PAPER),
+    "piqn, authors": (PIQN, PIQN_AUTHORS),
+    "piqn, no interaction": (PIQN, {**PIQN_PAPER, "query_interaction": False}),
+    "piqn, one to one": (PIQN, {**PIQN_PAPER, "assignment": "one_to_one"}),
+    "piqn, two per word": (PIQN, {**PIQN_SMALL, "queries_per_word": 2}),
+    "piqn, last block only": (PIQN, {**PIQN_SMALL, "auxiliary": False}),
+    "piqn, sigmoid": (PIQN, {**PIQN_SMALL, "boundary": "sigmoid"}),
+}
+
+# Those whose losses draw random numbers, so that the parts of a batch differ from the whole.
+RANDOM: Tuple[str, ...] = ()
+
+
+def build(name: str, n_labels: int = N_LABELS) -> Head:
+    """A fresh head, always the same."""
+    head_class, settings = HEADS[name]
+    torch.manual_seed(0)
+    return head_class(WIDTH, n_labels, **settings)
+
+
+def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:
+    """Word vectors and mask, rows of different length."""
+    torch.manual_seed(1)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    return torch.randn(len(lengths), max(lengths), WIDTH), mask
+
+
+def rows_of(found: Any) -> List[Tuple[int, ...]]:
+    """Predictions as sorted, distinct `(row, first word, last word, label)`."""
+    return sorted(set(zip(*(column.tolist() for column in found[:4]))))
