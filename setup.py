@@ -38,9 +38,12 @@ setup(
     entry_points={
         "spacy_factories": [
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
+            "locate_and_label_ner = spacy_nested_ner.pipeline.factories:make_locate_and_label_ner",
         ],
         "spacy_architectures": [
             "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
+            "spacy_nested_ner.LocateAndLabel.v1 = "
+            "spacy_nested_ner.architectures.locate_and_label:build_locate_and_label",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
         ],

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice, grown
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
@@ -114,9 +114,9 @@ class PIQN(Head):
         dropout: Optional[float] = None,
     ) -> None:
         super().__init__()
-        _check_choice("query_source", query_source, QUERY_SOURCES)
-        _check_choice("boundary", boundary, BOUNDARIES)
-        _check_choice("assignment", assignment, tuple(ASSIGNMENTS))
+        check_choice("PIQN", "query_source", query_source, QUERY_SOURCES)
+        check_choice("PIQN", "boundary", boundary, BOUNDARIES)
+        check_choice("PIQN", "assignment", assignment, tuple(ASSIGNMENTS))
         for name, number, least in (
             ("lstm_layers", lstm_layers, 1),
             ("depth", depth, 1),
@@ -167,7 +167,7 @@ class PIQN(Head):
             h, n_labels, label_attention, span_pooling, attention_heads
         )
         if dropout is not None:
-            _fix_dropout(self, dropout)
+            self.fix_dropout(dropout)
 
     def encode(
         self, words: Tensor, mask: Tensor, queries: Optional[Tensor] = None
@@ -456,15 +456,8 @@ class EntityClassifier(nn.Module):
         return self.output(self.dropout(torch.relu(torch.cat(parts, dim=-1))))
 
     def grow(self, n_labels: int) -> None:
-        """Rows for new labels; they start low, so that what was found before still is."""
-        old = self.output
-        new = nn.Linear(old.in_features, n_labels + 1).to(old.weight.device)
-        with torch.no_grad():
-            new.weight.zero_()
-            new.bias.fill_(float(old.bias.min()) - 4.0)
-            new.weight[: old.out_features] = old.weight
-            new.bias[: old.out_features] = old.bias
-        self.output = new
+        """Rows for new labels."""
+        self.output = grown(self.output, n_labels + 1)
 
 
 class WordQueries(nn.Module):
@@ -548,15 +541,3 @@ def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
 
 def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:
     return gold.spans, gold.labels, gold.mask
-
-
-def _fix_dropout(module: nn.Module, rate: float) -> None:
-    for part in module.modules():
-        if isinstance(part, nn.Dropout) and not getattr(part, "fixed", False):
-            part.p = rate
-            part.fixed = True  # type: ignore[assignment]
-
-
-def _check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"PIQN: {name} is {value!r}, must be one of {', '.join(choices)}.")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from spacy_nested_ner.heads.base import Head
+from spacy_nested_ner.heads.locate_and_label import LocateAndLabel
 from spacy_nested_ner.heads.piqn import PIQN
 
 WIDTH = 10
@@ -27,6 +28,10 @@ PIQN_PAPER = {
 }
 PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
 
+# The longest entity has six words: the regressor has to reach it from four.
+LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
+LOCATE_PAPER = {"lengths": [1, 2, 3, 4, 5, 6], "classifier": "softmax", "seed_iou": 0.7}
+
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn": (PIQN, PIQN_SMALL),
@@ -37,10 +42,20 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn, two per word": (PIQN, {**PIQN_SMALL, "queries_per_word": 2}),
     "piqn, last block only": (PIQN, {**PIQN_SMALL, "auxiliary": False}),
     "piqn, sigmoid": (PIQN, {**PIQN_SMALL, "boundary": "sigmoid"}),
+    "locate": (LocateAndLabel, LOCATE_SMALL),
+    "locate, negatives drawn": (LocateAndLabel, {**LOCATE_SMALL, "negatives": 5.0}),
+    "locate, paper": (LocateAndLabel, {**LOCATE_SMALL, **LOCATE_PAPER}),
+    "locate, focal": (LocateAndLabel, {**LOCATE_SMALL, "label_loss": "focal"}),
+    "locate, no regressor": (
+        LocateAndLabel,
+        {**LOCATE_SMALL, "lengths": [1, 2, 3, 4, 5, 6], "regressor": None},
+    ),
+    "locate, no filter": (LocateAndLabel, {**LOCATE_SMALL, "span_filter": False}),
+    "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": 0.0}),
 }
 
 # Those whose losses draw random numbers, so that the parts of a batch differ from the whole.
-RANDOM: Tuple[str, ...] = ()
+RANDOM = ("locate, negatives drawn",)
 
 
 def build(name: str, n_labels: int = N_LABELS) -> Head:
@@ -59,4 +74,4 @@ def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:
 
 def rows_of(found: Any) -> List[Tuple[int, ...]]:
     """Predictions as sorted, distinct `(row, first word, last word, label)`."""
-    return sorted(set(zip(*(column.tolist() for column in found[:4]))))
+    return sorted(set(zip(*(column.tolist() for column in list(found)[:4]))))
