@@ -32,6 +32,12 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         },
         200,
     ),
+    "locate_and_label_ner": ("locate_and_label_ner", {}, 120),
+    "locate_and_label_ner, long entities by regression": (
+        "locate_and_label_ner",
+        {"lengths": [1, 2, 3, 4], "seed_iou": 0.5, "label_loss": "focal", "span_filter": False},
+        120,
+    ),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -50,7 +56,12 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
         "depth": 2,
         "attention_heads": 2,
         "tok2vec": SMALL_CNN,
-    }
+    },
+    "locate_and_label_ner": {
+        "@architectures": "spacy_nested_ner.LocateAndLabel.v1",
+        "hidden_width": 48,
+        "tok2vec": SMALL_CNN,
+    },
 }
 
 # Text, then (first word, end word, label); words are split at spaces.

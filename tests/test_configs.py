@@ -54,7 +54,9 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
     assert all(scores[name] is not None for name in settings["score_weights"])
 
 
-@pytest.mark.parametrize("name", ["piqn_cnn", "piqn_transformer"])
+@pytest.mark.parametrize(
+    "name", ["locate_and_label_cnn", "locate_and_label_transformer", "piqn_cnn", "piqn_transformer"]
+)
 def test_config_memorises_nested_sentences(name, load, tmp_path) -> None:
     nlp = load(CONFIGS[0].parent / f"{name}.cfg")
     for _ in range(10):
