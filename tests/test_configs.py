@@ -10,17 +10,9 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 
-from tests.conftest import make_examples, save_bert, train
+from tests.conftest import make_examples, train
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
-
-
-@pytest.fixture(scope="session")
-def encoder_dir(tmp_path_factory) -> Path:
-    """A tiny random BERT with its tokenizer, made on the spot."""
-    folder = tmp_path_factory.mktemp("encoder") / "bert"
-    save_bert(folder)
-    return folder
 
 
 def test_there_are_configs() -> None:
@@ -30,7 +22,7 @@ def test_there_are_configs() -> None:
 
 
 @pytest.fixture
-def load(encoder_dir, tmp_path) -> Callable[[Path], Language]:
+def load(tiny_bert, tmp_path) -> Callable[[Path], Language]:
     """A config, initialised on the ten nested sentences and with the tiny encoder."""
 
     def initialised(path: Path) -> Language:
@@ -38,7 +30,7 @@ def load(encoder_dir, tmp_path) -> Callable[[Path], Language]:
         DocBin(docs=docs).to_disk(tmp_path / "data.spacy")
         overrides = dict.fromkeys(("paths.train", "paths.dev"), str(tmp_path / "data.spacy"))
         if "transformer" in util.load_config(path)["paths"]:
-            overrides["paths.transformer"] = str(encoder_dir)
+            overrides["paths.transformer"] = str(tiny_bert)
         return init_nlp(util.load_config(path, overrides=overrides))
 
     return initialised
