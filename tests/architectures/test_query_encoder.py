@@ -24,6 +24,7 @@ from spacy_nested_ner.architectures.query_encoder import (
     encoder_shim,
     query_shim,
 )
+from tests.conftest import make_examples, make_pipeline
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -622,6 +623,17 @@ def test_missing_directory(tmp_path):
     with pytest.raises(ValueError) as error:
         model.initialize()
     for told in ("spacy_nested_ner.QueryEncoder.v1", missing, "config.json", "there is no"):
+        assert told in str(error.value)
+
+
+def test_missing_directory_through_a_pipeline(tmp_path):
+    """The error tells which setting of the component is wrong and what to do."""
+    missing = str(tmp_path / "gone")
+    tok2vec = {"@architectures": "spacy_nested_ner.QueryEncoder.v1", "name": missing}
+    nlp = make_pipeline(model={"query_source": "encoder", "tok2vec": tok2vec}, examples=None)
+    with pytest.raises(ValueError) as error:
+        nlp.initialize(lambda: make_examples(nlp))
+    for told in (f"'{missing}'", "'name' of the component's tok2vec", "directory with config.json"):
         assert told in str(error.value)
 
 
