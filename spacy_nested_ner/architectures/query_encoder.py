@@ -77,7 +77,7 @@ def build_query_encoder(
         runs). Off, because RoBERTa has one type only and sentence encoders never saw type 1.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None.
     batch_pieces: padded pieces and queries that the encoder sees at once. Segments are sorted by
-        length before.
+        length before. As `batch_words` of the head, it can be set in `attrs` of a trained model.
 
     A segment with more pieces than the encoder takes is read without context, in windows of whole
     words that overlap by half. The vector of a word comes from the window in which the word is
