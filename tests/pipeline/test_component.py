@@ -380,7 +380,8 @@ def test_saved_settings_win_over_those_of_a_fresh_pipe(trained, tmp_path) -> Non
     trained.get_pipe("ner").to_disk(tmp_path)
     data = (tmp_path / "cfg").read_text().replace('"sc"', '"mine"').replace("0.5", "0.25")
     (tmp_path / "cfg").write_text(data)
-    pipe = make_pipeline(examples=None).get_pipe("ner").from_disk(tmp_path)
+    fresh = spacy.util.load_model_from_config(trained.config)
+    pipe = fresh.get_pipe("ner").from_disk(tmp_path)
     assert (pipe.key, pipe.cfg["threshold"]) == ("mine", 0.25)
 
 
