@@ -38,6 +38,20 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         {"lengths": [1, 2, 3, 4], "seed_iou": 0.5, "label_loss": "focal", "span_filter": False},
         120,
     ),
+    "piqn_ner, queries in the encoder": (
+        "piqn_ner",
+        {
+            "tok2vec": {
+                "@architectures": "spacy_nested_ner.QueryEncoder.v1",
+                "name": "the directory of `tiny_bert`",
+                "n_queries": 16,
+            },
+            "query_source": "encoder",
+            "match_anchor": 0.0,
+            "quantity": 0.75,
+        },
+        80,
+    ),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -167,10 +181,21 @@ def save_bert(path: Path) -> None:
     transformers.BertModel(config).save_pretrained(path)
 
 
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory) -> Path:
+    """Directory of the encoder of `save_bert`. Not to be changed by a test."""
+    path = tmp_path_factory.mktemp("encoder") / "bert"
+    save_bert(path)
+    return path
+
+
 @pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())
 def trained(request) -> Language:
     """A pipeline that has memorised the ten sentences. Not to be changed by a test."""
     factory, model, steps = request.param
+    if "name" in model.get("tok2vec", {}):
+        name = str(request.getfixturevalue("tiny_bert"))
+        model = {**model, "tok2vec": {**model["tok2vec"], "name": name}}
     nlp = train(make_pipeline(factory, model), steps)
     assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
     return nlp

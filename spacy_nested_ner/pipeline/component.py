@@ -389,7 +389,8 @@ class NestedNER(TrainablePipe):
 
     def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> "NestedNER":
         """Load the pipe. Saved settings win over those of the config, as in spaCy's own
-        components: change them in `pipe.cfg`.
+        components: change them in `pipe.cfg`, and how many words the head sees at once in
+        `pipe.model.attrs["batch_words"]`.
 
         RAISES (ValueError): If the weights belong to other labels than the saved ones.
         """
