@@ -1,6 +1,7 @@
 """What tests of every system share."""
 
 import string
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -199,3 +200,9 @@ def trained(request) -> Language:
     nlp = train(make_pipeline(factory, model), steps)
     assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
     return nlp
+
+
+@pytest.fixture(params=SMALL_MODELS)
+def make(request) -> Callable[..., Language]:
+    """`make_pipeline` for each factory."""
+    return partial(make_pipeline, request.param)

@@ -47,6 +47,8 @@ class LocateAndLabel(Head):
     span_filter: False lets every seed pass (no eq. 1-3).
     classifier: "sigmoid", each label by itself, so that a span may carry several, or "softmax" with
         a None class (eq. 10). label_loss: "cross_entropy" (eq. 16) or "focal" (the authors' code).
+    label_seeds: label the proposals as they were, too, beside what the regressor made of them, so
+        that it cannot lose an entity (the paper labels the adjusted spans alone).
     seed_iou, label_iou: smallest IoU with an entity for a positive seed (alpha_1) and for the label
         of an adjusted span (alpha_2).
     soft_examples: eta of eq. 11; 0 weighs all examples alike.
@@ -68,6 +70,7 @@ class LocateAndLabel(Head):
         span_filter: bool = True,
         classifier: str = "sigmoid",
         label_loss: str = "cross_entropy",
+        label_seeds: bool = True,
         seed_iou: float = 0.7,
         label_iou: float = 1.0,
         soft_examples: float = 1.0,
@@ -95,6 +98,7 @@ class LocateAndLabel(Head):
         self.lengths = sorted(set(lengths))
         self.regressor, self.classifier = regressor, classifier
         self.label_loss, self.focal = label_loss, focal
+        self.label_seeds = label_seeds
         self.seed_iou, self.label_iou = seed_iou, label_iou
         self.soft_examples, self.negatives = soft_examples, negatives
         self.loss_weights = (filter_weight, regressor_weight, label_weight)
@@ -150,6 +154,14 @@ class LocateAndLabel(Head):
         legal = (start <= end) & (start <= last) & (end >= 0)
         return offsets, Spans(spans.row, start, end), legal
 
+    def candidates(self, spans: Spans, adjusted: Spans, n_words: int) -> Spans:
+        """The spans to be labelled. A label depends on the place alone: those that meet are one."""
+        if self.label_seeds and self.offsets is not None:
+            adjusted = Spans(*(torch.cat(pair) for pair in zip(spans, adjusted)))
+        key = (adjusted.row * n_words + adjusted.start) * n_words + adjusted.end
+        key = torch.unique(key)
+        return Spans(key // n_words**2, key // n_words % n_words, key % n_words)
+
     # Training
 
     def losses(
@@ -169,7 +181,8 @@ class LocateAndLabel(Head):
         offsets, adjusted, legal = self.adjust(read, spans)
         if self.regressor is not None:
             losses.update(self._regression_losses(spans, offsets, gold, paired, positive))
-        losses["label"] = self._label_loss(read, adjusted.pick(legal), gold)
+        candidates = self.candidates(spans, adjusted.pick(legal), mask.shape[1])
+        losses["label"] = self._label_loss(read, candidates, gold)
         return losses
 
     def unreachable(self, gold: Gold) -> Spans:
@@ -202,12 +215,12 @@ class LocateAndLabel(Head):
         return torch.where(positive, iou, 1.0 - iou) ** self.soft_examples
 
     def _filter_loss(self, words: Words, spans: Spans, iou: Tensor, positive: Tensor) -> Loss:
-        """Eq. 12, a mean over the examples."""
+        """Eq. 12."""
         assert self.filter is not None
         logits = self.filter.inside(words, spans).squeeze(-1)
         terms = focal_terms(logits, positive.to(logits.dtype), self.focal)
         weights = self._weights(iou, positive)
-        return Loss((weights * terms).sum(), float(len(terms)), self.loss_weights[0])
+        return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[0])
 
     def _regression_losses(
         self, spans: Spans, offsets: Tensor, gold: Gold, paired: Tensor, positive: Tensor
@@ -229,7 +242,7 @@ class LocateAndLabel(Head):
         return {"offset": Loss(distance, terms, weight), "overlap": Loss(overlap, terms, weight)}
 
     def _label_loss(self, words: Words, spans: Spans, gold: Gold) -> Loss:
-        """Eq. 16 on the adjusted spans, a mean over the examples; they are paired anew."""
+        """Eq. 16 on the candidates, which are paired anew."""
         logits = self.labels.inside(words, spans)
         iou, paired = best_entity(spans, gold)
         positive = iou >= self.label_iou
@@ -240,7 +253,7 @@ class LocateAndLabel(Head):
             goal = self._label_goal(spans, gold, paired, positive).to(logits.dtype)
             gamma = self.focal if self.label_loss == "focal" else 0.0
             terms = focal_terms(logits, goal, gamma).sum(dim=-1)
-        return Loss((weights * terms).sum(), float(len(terms)), self.loss_weights[2])
+        return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[2])
 
     def _softmax_terms(
         self, logits: Tensor, spans: Spans, gold: Gold, paired: Tensor, positive: Tensor
@@ -283,8 +296,7 @@ class LocateAndLabel(Head):
         read = self.encode(words, mask)
         spans = self.proposals(read, options.get("filter_threshold", 0.0))
         _, adjusted, legal = self.adjust(read, spans)
-        # A span's label depends on its place alone: proposals that meet are one.
-        spans = _distinct(adjusted.pick(legal), mask.shape[1])
+        spans = self.candidates(spans, adjusted.pick(legal), mask.shape[1])
         scores = self.label_probability(self.labels.inside(read, spans))
         return self.decode(spans, scores, options)
 
@@ -370,6 +382,13 @@ class SpanMLP(nn.Module):
         self.output = grown(self.output, n_outputs)
 
 
+def _examples(words: Words, positive: Tensor) -> Tensor:
+    """What filter and class loss are divided by: positive examples, as is usual with focal losses,
+    and sentences, so that there is something to divide by where no entity is. A mean over all
+    spans, nearly all of them easy negatives, would leave the word states to the regressor."""
+    return positive.sum() + len(words.mask)
+
+
 def best_entity(spans: Spans, gold: Gold) -> Tuple[Tensor, Tensor]:
     """IoU with the entity that overlaps most, `(S,)` float, 0 where there is none, and its index
     (section 2.2)."""
@@ -427,12 +446,6 @@ def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Ten
         left, result = left * fall, result * fall
     factor[order] = result[row, place]
     return factor
-
-
-def _distinct(spans: Spans, n_words: int) -> Spans:
-    key = ((spans.row * n_words) + spans.start) * n_words + spans.end
-    key = torch.unique(key)
-    return Spans(key // n_words**2, key // n_words % n_words, key % n_words)
 
 
 def _join(first: Spans, second: Spans) -> Spans:
