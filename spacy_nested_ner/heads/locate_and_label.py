@@ -20,6 +20,8 @@ from spacy_nested_ner.layers.recurrent import BiLSTM
 SYSTEM = "Locate and Label"
 REGRESSORS = ("linear", "sigmoid")
 CLASSIFIERS = ("sigmoid", "softmax")
+# Logit of a probability of 1 %, the usual start of detectors that are trained with a focal loss.
+PRIOR = -4.6
 LABEL_LOSSES = ("cross_entropy", "focal")
 
 
@@ -111,12 +113,21 @@ class LocateAndLabel(Head):
         # What stands before the first and behind the last word, seen by the regressor.
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if regressor else None
         self.labels = SpanMLP(h, n_labels + (classifier == "softmax"))
-        if self.offsets is not None:
-            # Spans stay where they are until there is a reason to move them.
-            nn.init.zeros_(self.offsets.output.weight)
-            nn.init.zeros_(self.offsets.output.bias)
+        self._start_modest()
         if dropout is not None:
             self.fix_dropout(dropout)
+
+    def _start_modest(self) -> None:
+        """Nearly no span is an entity, and none moves, until there is a reason: without that the
+        first updates go into unlearning what chance has drawn."""
+        nn.init.constant_(self.labels.output.bias, PRIOR)
+        if self.classifier == "softmax":
+            nn.init.constant_(self.labels.output.bias[:1], 0.0)
+        if self.filter is not None:
+            nn.init.constant_(self.filter.output.bias, PRIOR)
+        if self.offsets is not None:
+            nn.init.zeros_(self.offsets.output.weight)
+            nn.init.zeros_(self.offsets.output.bias)
 
     def encode(self, words: Tensor, mask: Tensor) -> Words:
         """`(B, N, width)` word vectors to what the three stages read."""
