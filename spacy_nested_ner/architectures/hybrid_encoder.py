@@ -56,7 +56,8 @@ def build_hybrid_encoder(
         without one. static_width: width of a learned projection of them, null for none.
     pos_width: width of the part-of-speech embedding, 0 for none. pos_attr: which tags, the
         "tag" (fine) or the "pos" (coarse) of the docs as another component predicts them. That
-        component stands before this one and, in training, in `training.annotating_components`.
+        component stands before this one and, in training, in `training.annotating_components`,
+        with the tok2vec or transformer that it listens to: otherwise it tags zeros there.
     char_width: width of the character part (even, half per direction), 0 for none: a recurrent
         layer over the word's printable ASCII characters, one sign for all others, and an end
         mark. char_embedding_width: of a character. char_cell: "lstm" or "gru". char_pooling:
@@ -246,6 +247,8 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     """Join the parts; see `build_hybrid_encoder`."""
     shim, tok2vec = parts_shim(model), _contextual(model)
     module = shim.module
+    if not any(len(doc) for doc in X):
+        return [model.ops.alloc2f(0, module.width) for _ in X], _no_backprop
     context = None
     if tok2vec is not None:
         context = encode_words(tok2vec, X, shim.settings["tok2vec_width"], is_train)
@@ -268,12 +271,14 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     return model.ops.unflatten(flat, model.ops.asarray1i(lengths)), backprop  # type: ignore[return-value]
 
 
+def _no_backprop(d_vectors: List[Floats2d]) -> List[Any]:
+    return []
+
+
 def _words(model: Tok2VecModel, X: List[Doc], context: Optional[Tensor], is_train: bool) -> Tensor:
     """All words of all docs, one after the other, `(words, width)`."""
     module, device = parts_shim(model).module, get_torch_default_device()
     docs = [doc for doc in X if len(doc)]
-    if not docs:
-        return torch.zeros((0, module.width), device=device)
     own = _own_parts(model, docs, device, is_train)
     if module.rnn is None:
         return module(context, own)
