@@ -38,7 +38,7 @@ def test_padding_changes_nothing_in_stacked_layers(cell: str) -> None:
 
 
 def test_odd_width_is_refused() -> None:
-    with pytest.raises(ValueError, match="BiLSTM.*even"):
+    with pytest.raises(ValueError, match=r"BiLSTM.*even"):
         BiLSTM(5, 7)
 
 
