@@ -155,7 +155,7 @@ def scores_of(doc: Doc, key: str = "sc") -> List[float]:
     return doc.spans[key].attrs["scores"].tolist()
 
 
-def save_bert(path: Path) -> None:
+def save_bert(path: Path, layers: int = 2) -> None:
     """A tiny BERT with random weights whose word pieces are single characters.
 
     Skips the test where transformers is not installed.
@@ -174,7 +174,7 @@ def save_bert(path: Path) -> None:
     config = transformers.BertConfig(
         vocab_size=len(pieces),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,

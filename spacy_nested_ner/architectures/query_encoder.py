@@ -32,7 +32,7 @@ from spacy_nested_ner.architectures.piece_windows import (
     join_windows,
     pool_pieces,
 )
-from spacy_nested_ner.architectures.shim import TorchShim
+from spacy_nested_ner.architectures.shim import ModuleShim, TorchShim
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def build_query_encoder(
     queries: Model[Any, Any] = Model(
         "instance_queries",
         _queries_are_read_by_their_parent,
+        attrs={"from_scratch": True},
         shims=[QueryShim(n_queries, query_type_embedding)],
     )
     return Model(
@@ -138,7 +139,9 @@ def init(
             f"{ARCHITECTURE}: '{shim.name}' knows one token type only: set mark_segment to false."
         )
     width = config["hidden_size"]
-    query_shim(model).build(width, config["hidden_dropout_prob"], config["layer_norm_eps"])
+    query_shim(model).build(
+        width=width, dropout=config["hidden_dropout_prob"], eps=config["layer_norm_eps"]
+    )
     model.set_dim("nO", width, force=True)
 
 
@@ -262,35 +265,13 @@ def _spaced_words(doc: Doc) -> List[str]:
 # Weights and their serialisation
 
 
-class QueryShim(TorchShim):
+class QueryShim(ModuleShim):
     """Holds the tables of the queries, which do not exist before the encoder's width is known."""
 
     what = "query table"
 
     def __init__(self, n_queries: int, with_type: bool) -> None:
-        super().__init__(None)
-        self.settings: Dict[str, Any] = {"n_queries": n_queries, "with_type": with_type}
-
-    def build(self, width: int, dropout: float, eps: float) -> None:
-        """Draw fresh queries for an encoder of this width."""
-        self.settings.update(width=width, dropout=dropout, eps=eps)
-        self.set_module(InstanceQueries(**self.settings))
-
-    def to_bytes(self) -> bytes:
-        """Settings as JSON, weights as safetensors."""
-        return srsly.msgpack_dumps(
-            {"settings": srsly.json_dumps(self.settings), "weights": self._weights()}
-        )
-
-    def from_bytes(self, data: bytes) -> "QueryShim":
-        """Rebuild what `to_bytes` saved."""
-        saved = srsly.msgpack_loads(data)
-        self.settings, self._model = srsly.json_loads(saved["settings"]), None
-        if saved["weights"] is not None:
-            queries = InstanceQueries(**self.settings)
-            queries.load_state_dict(load_tensors(saved["weights"]))
-            self.set_module(queries)
-        return self
+        super().__init__(InstanceQueries, {"n_queries": n_queries, "with_type": with_type})
 
 
 class EncoderShim(TorchShim):
