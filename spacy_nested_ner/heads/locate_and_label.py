@@ -54,7 +54,8 @@ class LocateAndLabel(Head):
     seed_iou, label_iou: smallest IoU with an entity for a positive seed (alpha_1) and for the label
         of an adjusted span (alpha_2).
     soft_examples: eta of eq. 11; 0 weighs all examples alike.
-    negatives: seeds without entity per seed with one, drawn anew each time; None takes all.
+    negatives: seeds without entity per seed with one, drawn anew each time (the paper: 5); None
+        takes all.
     focal: gamma of eq. 12. filter_weight, regressor_weight, label_weight: lambda_1, lambda_2 and
         lambda_3 of eq. 17.
     dropout: of the words before each of the three; None follows `training.dropout`.
@@ -76,7 +77,7 @@ class LocateAndLabel(Head):
         seed_iou: float = 0.7,
         label_iou: float = 1.0,
         soft_examples: float = 1.0,
-        negatives: Optional[float] = 5.0,
+        negatives: Optional[float] = None,
         focal: float = 2.0,
         filter_weight: float = 1.0,
         regressor_weight: float = 0.1,
