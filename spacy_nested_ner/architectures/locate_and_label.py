@@ -19,7 +19,6 @@ def build_locate_and_label(
     span_filter: bool = True,
     classifier: str = "sigmoid",
     label_loss: str = "cross_entropy",
-    label_seeds: bool = True,
     seed_iou: float = 0.7,
     label_iou: float = 1.0,
     soft_examples: float = 1.0,

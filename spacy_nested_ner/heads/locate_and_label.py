@@ -49,8 +49,6 @@ class LocateAndLabel(Head):
     span_filter: False lets every seed pass (no eq. 1-3).
     classifier: "sigmoid", each label by itself, so that a span may carry several, or "softmax" with
         a None class (eq. 10). label_loss: "cross_entropy" (eq. 16) or "focal" (the authors' code).
-    label_seeds: label the proposals as they were, too, beside what the regressor made of them, so
-        that it cannot lose an entity (the paper labels the adjusted spans alone).
     seed_iou, label_iou: smallest IoU with an entity for a positive seed (alpha_1) and for the label
         of an adjusted span (alpha_2).
     soft_examples: eta of eq. 11; 0 weighs all examples alike.
@@ -73,7 +71,6 @@ class LocateAndLabel(Head):
         span_filter: bool = True,
         classifier: str = "sigmoid",
         label_loss: str = "cross_entropy",
-        label_seeds: bool = True,
         seed_iou: float = 0.7,
         label_iou: float = 1.0,
         soft_examples: float = 1.0,
@@ -101,7 +98,6 @@ class LocateAndLabel(Head):
         self.lengths = sorted(set(lengths))
         self.regressor, self.classifier = regressor, classifier
         self.label_loss, self.focal = label_loss, focal
-        self.label_seeds = label_seeds
         self.seed_iou, self.label_iou = seed_iou, label_iou
         self.soft_examples, self.negatives = soft_examples, negatives
         self.loss_weights = (filter_weight, regressor_weight, label_weight)
@@ -166,12 +162,10 @@ class LocateAndLabel(Head):
         legal = (start <= end) & (start <= last) & (end >= 0)
         return offsets, Spans(spans.row, start, end), legal
 
-    def candidates(self, spans: Spans, adjusted: Spans, n_words: int) -> Spans:
-        """The spans to be labelled. A label depends on the place alone: those that meet are one."""
-        if self.label_seeds and self.offsets is not None:
-            adjusted = Spans(*(torch.cat(pair) for pair in zip(spans, adjusted)))
-        key = (adjusted.row * n_words + adjusted.start) * n_words + adjusted.end
-        key = torch.unique(key)
+    @staticmethod
+    def merge(spans: Spans, n_words: int) -> Spans:
+        """Proposals that met, once each: what is said of them depends on their place alone."""
+        key = torch.unique((spans.row * n_words + spans.start) * n_words + spans.end)
         return Spans(key // n_words**2, key // n_words % n_words, key % n_words)
 
     # Training
@@ -193,8 +187,8 @@ class LocateAndLabel(Head):
         offsets, adjusted, legal = self.adjust(read, spans)
         if self.regressor is not None:
             losses.update(self._regression_losses(spans, offsets, gold, paired, positive))
-        candidates = self.candidates(spans, adjusted.pick(legal), mask.shape[1])
-        losses["label"] = self._label_loss(read, candidates, gold)
+        proposals = self.merge(adjusted.pick(legal), mask.shape[1])
+        losses["label"] = self._label_loss(read, proposals, gold)
         return losses
 
     def unreachable(self, gold: Gold) -> Spans:
@@ -254,7 +248,7 @@ class LocateAndLabel(Head):
         return {"offset": Loss(distance, terms, weight), "overlap": Loss(overlap, terms, weight)}
 
     def _label_loss(self, words: Words, spans: Spans, gold: Gold) -> Loss:
-        """Eq. 16 on the candidates, which are paired anew."""
+        """Eq. 16 on the adjusted spans, which are paired anew."""
         logits = self.labels.inside(words, spans)
         iou, paired = best_entity(spans, gold)
         positive = iou >= self.label_iou
@@ -308,7 +302,7 @@ class LocateAndLabel(Head):
         read = self.encode(words, mask)
         spans = self.proposals(read, options.get("filter_threshold", 0.0))
         _, adjusted, legal = self.adjust(read, spans)
-        spans = self.candidates(spans, adjusted.pick(legal), mask.shape[1])
+        spans = self.merge(adjusted.pick(legal), mask.shape[1])
         scores = self.label_probability(self.labels.inside(read, spans))
         return self.decode(spans, scores, options)
 

@@ -30,7 +30,7 @@ PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, 
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
-LOCATE_PAPER = {"classifier": "softmax", "label_seeds": False}
+LOCATE_PAPER = {"classifier": "softmax"}
 
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
