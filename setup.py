@@ -38,9 +38,13 @@ setup(
     entry_points={
         "spacy_factories": [
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
+            "proposer_regressor_ner = "
+            "spacy_nested_ner.pipeline.factories:make_proposer_regressor_ner",
         ],
         "spacy_architectures": [
             "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
+            "spacy_nested_ner.ProposerRegressor.v1 = "
+            "spacy_nested_ner.architectures.proposer_regressor:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
         ],

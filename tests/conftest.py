@@ -32,6 +32,7 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         },
         200,
     ),
+    "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -50,7 +51,14 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
         "depth": 2,
         "attention_heads": 2,
         "tok2vec": SMALL_CNN,
-    }
+    },
+    "proposer_regressor_ner": {
+        "@architectures": "spacy_nested_ner.ProposerRegressor.v1",
+        "hidden_width": 48,
+        "attention_heads": 4,
+        "regressor_layers": 2,
+        "tok2vec": SMALL_CNN,
+    },
 }
 
 # Text, then (first word, end word, label); words are split at spaces.

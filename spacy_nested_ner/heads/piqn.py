@@ -17,10 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
+from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import ASSIGNMENTS
 
 QUERY_SOURCES = ("words", "learned", "encoder")
@@ -167,7 +169,7 @@ class PIQN(Head):
             h, n_labels, label_attention, span_pooling, attention_heads
         )
         if dropout is not None:
-            _fix_dropout(self, dropout)
+            self.fix_dropout(dropout)
 
     def encode(
         self, words: Tensor, mask: Tensor, queries: Optional[Tensor] = None
@@ -457,14 +459,7 @@ class EntityClassifier(nn.Module):
 
     def grow(self, n_labels: int) -> None:
         """Rows for new labels; they start low, so that what was found before still is."""
-        old = self.output
-        new = nn.Linear(old.in_features, n_labels + 1).to(old.weight.device)
-        with torch.no_grad():
-            new.weight.zero_()
-            new.bias.fill_(float(old.bias.min()) - 4.0)
-            new.weight[: old.out_features] = old.weight
-            new.bias[: old.out_features] = old.bias
-        self.output = new
+        self.output = grow_outputs(self.output, n_labels + 1, self.output.bias.min().item() - 4.0)
 
 
 class WordQueries(nn.Module):
@@ -484,13 +479,7 @@ class WordQueries(nn.Module):
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
         """`(B, N, h)` words to queries, round by round."""
-        n_words = mask.sum(dim=1, keepdim=True)
-        n_queries = (self.per_word * n_words).clamp(min=self.at_least)
-        size = max(self.per_word * mask.shape[1], self.at_least)
-        index = torch.arange(size, device=mask.device).expand(len(mask), -1)
-        real = index < n_queries
-        anchors = (index % n_words.clamp(min=1)) * real
-        rounds = (index // n_words.clamp(min=1)) * real
+        real, anchors, rounds = word_rounds(mask, self.per_word, self.at_least)
         content, position = self.project(words).chunk(2, dim=-1)
         where = anchors.unsqueeze(-1).expand(-1, -1, words.shape[-1])
         content = content.gather(1, where) + self.kind[rounds]
@@ -548,13 +537,6 @@ def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
 
 def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:
     return gold.spans, gold.labels, gold.mask
-
-
-def _fix_dropout(module: nn.Module, rate: float) -> None:
-    for part in module.modules():
-        if isinstance(part, nn.Dropout) and not getattr(part, "fixed", False):
-            part.p = rate
-            part.fixed = True  # type: ignore[assignment]
 
 
 def _check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:

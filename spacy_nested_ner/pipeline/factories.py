@@ -8,10 +8,7 @@ from thinc.api import Config, Model
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 
-PIQN_MODEL = """
-[model]
-@architectures = "spacy_nested_ner.PIQN.v1"
-
+TOK2VEC = """
 [model.tok2vec]
 @architectures = "spacy.HashEmbedCNN.v2"
 pretrained_vectors = null
@@ -24,8 +21,9 @@ subword_features = true
 """
 
 
-def _shared_defaults(model: str) -> Dict[str, Any]:
-    """Settings that all factories have."""
+def _shared_defaults(architecture: str) -> Dict[str, Any]:
+    """Settings that all factories have. architecture: registered name of the model."""
+    model = f'[model]\n@architectures = "{architecture}"\n{TOK2VEC}'
     return {
         "model": Config().from_str(model)["model"],
         "spans_key": "sc",
@@ -42,7 +40,7 @@ def _shared_defaults(model: str) -> Dict[str, Any]:
     "piqn_ner",
     assigns=["doc.spans"],
     default_config={
-        **_shared_defaults(PIQN_MODEL),
+        **_shared_defaults("spacy_nested_ner.PIQN.v1"),
         "threshold": 0.5,
         "label_threshold": 0.0,
         "boundary_threshold": 0.0,
@@ -88,4 +86,49 @@ def make_piqn_ner(
             "label_threshold": label_threshold,
             "boundary_threshold": boundary_threshold,
         },
+    )
+
+
+@Language.factory(
+    "proposer_regressor_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults("spacy_nested_ner.ProposerRegressor.v1"),
+        "threshold": 0.5,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_proposer_regressor_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+) -> Any:
+    """`proposer_regressor_ner`: entity detection with proposer and regressor.
+
+    threshold: smallest score of a span, `p / (p + P(None))`, where p is the product of the
+        probabilities of its label and of its boundaries; 0.5 is the paper's rule.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={"threshold": threshold},
     )

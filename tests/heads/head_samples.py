@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spacy_nested_ner.heads.base import Head
 from spacy_nested_ner.heads.piqn import PIQN
+from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 
 WIDTH = 10
 N_LABELS = 3
@@ -26,6 +27,17 @@ PIQN_PAPER = {
     "none_weight": None,
 }
 PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
+PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
+PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0, "none_weight": 1.0}
+# The rows of table 6 in the paper.
+PROPOSER_ABLATIONS = (
+    "backward_block",
+    "spatial_modulation",
+    "gated_update",
+    "category_embedding",
+    "location_iteration",
+    "logits_iteration",
+)
 
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
@@ -37,6 +49,21 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn, two per word": (PIQN, {**PIQN_SMALL, "queries_per_word": 2}),
     "piqn, last block only": (PIQN, {**PIQN_SMALL, "auxiliary": False}),
     "piqn, sigmoid": (PIQN, {**PIQN_SMALL, "boundary": "sigmoid"}),
+    "proposer": (ProposerRegressor, PROPOSER_SMALL),
+    "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
+    **{
+        f"proposer, no {part}": (ProposerRegressor, {**PROPOSER_SMALL, part: False})
+        for part in PROPOSER_ABLATIONS
+    },
+    "proposer, neither location nor modulation": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "spatial_modulation": False},
+    ),
+    "proposer, narrow pyramid": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "pyramid_width": 8, "kernel_sizes": [2, 3]},
+    ),
+    "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
 }
 
 # Those whose losses draw random numbers, so that the parts of a batch differ from the whole.
