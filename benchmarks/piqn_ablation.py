@@ -7,7 +7,12 @@ from typing import Any, Dict
 
 from ablation import Variants, run
 
-LEARNED: Dict[str, Any] = {"query_source": "learned", "n_queries": 60, "match_anchor": 0.0, "quantity": 0.5}
+LEARNED: Dict[str, Any] = {
+    "query_source": "learned",
+    "n_queries": 60,
+    "match_anchor": 0.0,
+    "quantity": 0.5,
+}
 VARIANTS: Variants = {
     "recommended": {},
     "no anchors in the matching": {"match_anchor": 0.0},

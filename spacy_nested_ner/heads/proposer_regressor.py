@@ -157,7 +157,7 @@ class ProposerRegressor(Head):
             )
             for _ in range(regressor_layers)
         )
-        self.labels = make_mlp(hidden_width, n_labels + 1)
+        self.labels = MLP(hidden_width, n_labels + 1)
         self.pointer = JointPointer(hidden_width)
         if dropout is not None:
             self.fix_dropout(dropout)
@@ -275,11 +275,30 @@ class ProposerRegressor(Head):
     def add_labels(self, n_labels: int) -> None:
         """New outputs start low in the proposer, and change nothing in what refines them."""
         first = self.proposer.labels
-        first[-1] = grow_outputs(first[-1], n_labels + 1, first[-1].bias.min().item() - 6.0)
-        self.labels[-1] = grow_outputs(self.labels[-1], n_labels + 1, 0.0)
+        first.grow(n_labels + 1, first.output.bias.min().item() - 6.0)
+        self.labels.grow(n_labels + 1, 0.0)
         for layer in self.regressor:
+            assert isinstance(layer, RegressorLayer)
             layer.add_labels(n_labels)
         self.n_labels = n_labels
+
+
+class MLP(nn.Module):
+    """The paper's multi-layer perceptron: half the width, GELU."""
+
+    def __init__(self, width: int, outputs: int) -> None:
+        super().__init__()
+        hidden = max(1, width // 2)
+        self.hidden = nn.Linear(width, hidden)
+        self.output = nn.Linear(hidden, outputs)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """`(..., width)` to `(..., outputs)`."""
+        return self.output(F.gelu(self.hidden(states)))
+
+    def grow(self, outputs: int, bias: float) -> None:
+        """New outputs say `bias` until they are trained."""
+        self.output = grow_outputs(self.output, outputs, bias)
 
 
 class Proposer(nn.Module):
@@ -300,8 +319,8 @@ class Proposer(nn.Module):
         self.narrow = nn.Linear(width, pyramid_width) if own_width else nn.Identity()
         self.pyramid = FeaturePyramid(pyramid_width, kernel_sizes, backward_block)
         self.widen = nn.Linear(pyramid_width, width) if own_width else nn.Identity()
-        self.anchor = make_mlp(pyramid_width, 2)
-        self.labels = make_mlp(width, n_labels + 1)
+        self.anchor = MLP(pyramid_width, 2)
+        self.labels = MLP(width, n_labels + 1)
         rounds = max(min_proposals - 1, 0)
         self.kind = nn.Parameter(torch.randn(rounds, width) * 0.02) if rounds else None
 
@@ -424,13 +443,13 @@ class RegressorLayer(nn.Module):
         self.locator: Optional[Locator] = None
         if spatial_modulation or location_iteration:
             self.locator = Locator(head_width, with_shape=spatial_modulation)
-        self.vote = make_mlp(head_width, 2) if location_iteration else None
+        self.vote = MLP(head_width, 2) if location_iteration else None
         self.output = nn.Linear(width, width)
         self.dropout = nn.Dropout(0.0)
         self.attention_norm = nn.LayerNorm(width)
         self.gate = nn.GRUCell(width, width) if gated_update else None
         self.gate_norm = nn.LayerNorm(width) if gated_update else None
-        self.labels = make_mlp(width, n_labels + 1) if logits_iteration else None
+        self.labels = MLP(width, n_labels + 1) if logits_iteration else None
 
     def forward(self, given: Proposals) -> Proposals:
         """Refined proposals of the same shapes."""
@@ -474,7 +493,7 @@ class RegressorLayer(nn.Module):
             fresh = torch.randn(new, self.category.shape[1], device=self.category.device)
             self.category = nn.Parameter(torch.cat([self.category.detach(), fresh]))
         if self.labels is not None:
-            self.labels[-1] = grow_outputs(self.labels[-1], n_labels + 1, 0.0)
+            self.labels.grow(n_labels + 1, 0.0)
 
 
 class Locator(nn.Module):
@@ -485,7 +504,7 @@ class Locator(nn.Module):
 
     def __init__(self, width: int, with_shape: bool = True) -> None:
         super().__init__()
-        self.mlp = make_mlp(width, 6 if with_shape else 2)
+        self.mlp = MLP(width, 6 if with_shape else 2)
 
     def forward(self, query: Tensor, location: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         """query: `(..., width)`; location: `(..., 2)`, may broadcast.
@@ -576,11 +595,12 @@ class SpanScores:
 
 def _cells(start: Tensor, end: Tensor, start_cross: Tensor, end_cross: Tensor) -> Tensor:
     """`(rows, N)` factors to `(rows, N * N)` scores, -inf where the end is before the start."""
-    scores = start_cross.unsqueeze(2) * end_cross.unsqueeze(1)
-    scores = scores + start.unsqueeze(2) + end.unsqueeze(1)
+    scores = torch.addcmul(
+        start.unsqueeze(2) + end.unsqueeze(1), start_cross.unsqueeze(2), end_cross.unsqueeze(1)
+    )
     n_words = start.shape[1]
     backwards = torch.ones(n_words, n_words, dtype=torch.bool, device=start.device).tril(-1)
-    return scores.masked_fill(backwards, -torch.inf).flatten(1)
+    return scores.masked_fill_(backwards, -torch.inf).flatten(1)
 
 
 def _log_partition(start: Tensor, end: Tensor, start_cross: Tensor, end_cross: Tensor) -> Tensor:
@@ -632,18 +652,16 @@ def spatial_weight(location: Tensor, centre: Tensor, shape: Tensor) -> Tensor:
     location: `(B, P, 2)` of the proposals that are looked at. centre: `(B, A, P, 2)` and shape:
     `(B, A, P, 2, 2)` of those that look. Returns `(B, A, P, P)`, at most 0.
     """
-    start, end = (location[:, None, None] - centre.unsqueeze(3)).unbind(-1)
-    first, second = (
-        start * shape[..., 0, i].unsqueeze(-1) + end * shape[..., 1, i].unsqueeze(-1)
-        for i in range(2)
-    )
-    return -(first.square() + second.square())
-
-
-def make_mlp(width: int, outputs: int) -> nn.Sequential:
-    """The paper's MLP: half the width, GELU."""
-    hidden = max(1, width // 2)
-    return nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, outputs))
+    theta = shape.transpose(-1, -2)  # `(B, A, P, 2, 2)`, the factors before the coordinates
+    at_centre = theta @ centre.unsqueeze(-1)
+    # theta^T (x - centre) for all x in one product: `(B, A * P * 2, P)`.
+    offsets = torch.baddbmm(
+        -at_centre.reshape(len(theta), -1, 1),
+        theta.reshape(len(theta), -1, 2),
+        location.transpose(1, 2),
+    ).unflatten(1, (*theta.shape[1:3], 2))
+    first, second = offsets.unbind(3)
+    return -torch.addcmul(first * first, second, second)
 
 
 def _along_words(convolution: nn.Module, states: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ class BiLSTM(nn.Module):
     dropout: between the layers only.
     """
 
-    cell: Type[nn.RNNBase] = nn.LSTM
+    cell: Type[nn.Module] = nn.LSTM
 
     def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()

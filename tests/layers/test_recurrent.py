@@ -1,23 +1,25 @@
 import pytest
 import torch
+from torch import nn
 
-from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.recurrent import BiGRU, BiLSTM
 
 
-def test_equals_packed_lstm() -> None:
+@pytest.mark.parametrize(("kind", "packed_kind"), [(BiLSTM, nn.LSTM), (BiGRU, nn.GRU)])
+def test_equals_packed(kind, packed_kind) -> None:
     torch.manual_seed(0)
-    ours = BiLSTM(5, 8, layers=1)
-    theirs = torch.nn.LSTM(5, 4, batch_first=True, bidirectional=True)
+    ours = kind(5, 8, layers=1)
+    theirs = packed_kind(5, 4, batch_first=True, bidirectional=True)
     for name, parameter in ours.ahead[0].named_parameters():
         getattr(theirs, name).data = parameter.data
     for name, parameter in ours.back[0].named_parameters():
         getattr(theirs, f"{name}_reverse").data = parameter.data
     words, lengths = torch.randn(3, 6, 5), torch.tensor([6, 2, 4])
     mask = torch.arange(6) < lengths.unsqueeze(1)
-    packed = torch.nn.utils.rnn.pack_padded_sequence(
+    packed = nn.utils.rnn.pack_padded_sequence(
         words, lengths, batch_first=True, enforce_sorted=False
     )
-    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
     torch.testing.assert_close(ours(words, mask)[mask], expected[mask])
 
 
