@@ -24,8 +24,8 @@ from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import assign_cheapest
 
-# Cells of the joint span distribution that are held at once, 16 MiB in single precision.
-CHUNK_CELLS = 2**22
+# Cells of the joint span distribution that are held at once, 4 MiB in single precision.
+CHUNK_CELLS = 2**20
 UNSEEN = -1e4  # a logit that no softmax sees
 
 
@@ -613,7 +613,7 @@ def _best_span(
     """Probability of the best span and its index, first word * N + last word."""
     scores = _cells(start, end, start_cross, end_cross)
     best, index = scores.max(dim=1)
-    return (best - scores.logsumexp(dim=1)).exp(), index
+    return (scores - best.unsqueeze(1)).exp().sum(dim=1).reciprocal(), index
 
 
 def visions(kernel_sizes: Sequence[int]) -> List[int]:
