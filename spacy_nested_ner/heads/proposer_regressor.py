@@ -90,7 +90,7 @@ class ProposerRegressor(Head):
     distribution has a cell for every proposal, first and last word. Memory does not: the cells are
     computed in chunks of `CHUNK_CELLS`, and again in the backward pass. What is left grows with
     A * P^2, the attention, in every layer. With the default settings a training step on one
-    sentence of 32, 128 and 512 words takes about 40, 80 and 920 MiB, a prediction 2, 20 and 80
+    sentence of 32, 128 and 512 words takes about 40, 80 and 1350 MiB, a prediction 2, 20 and 50
     (`benchmarks/inference.py memory`).
 
     width, n_labels: see `Head`.
