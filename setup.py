@@ -39,6 +39,8 @@ setup(
         "spacy_factories": [
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
             "locate_and_label_ner = spacy_nested_ner.pipeline.factories:make_locate_and_label_ner",
+            "proposer_regressor_ner = "
+            "spacy_nested_ner.pipeline.factories:make_proposer_regressor_ner",
         ],
         "spacy_architectures": [
             "spacy_nested_ner.HybridEncoder.v1 = "
@@ -48,6 +50,8 @@ setup(
             "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
             "spacy_nested_ner.LocateAndLabel.v1 = "
             "spacy_nested_ner.architectures.locate_and_label:build_locate_and_label",
+            "spacy_nested_ner.ProposerRegressor.v1 = "
+            "spacy_nested_ner.architectures.proposer_regressor:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
             "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1 = "

@@ -53,6 +53,7 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         },
         80,
     ),
+    "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -75,6 +76,13 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
     "locate_and_label_ner": {
         "@architectures": "spacy_nested_ner.LocateAndLabel.v1",
         "hidden_width": 48,
+        "tok2vec": SMALL_CNN,
+    },
+    "proposer_regressor_ner": {
+        "@architectures": "spacy_nested_ner.ProposerRegressor.v1",
+        "hidden_width": 48,
+        "attention_heads": 4,
+        "regressor_layers": 2,
         "tok2vec": SMALL_CNN,
     },
 }

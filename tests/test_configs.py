@@ -16,9 +16,9 @@ CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 
 
 def test_there_are_configs() -> None:
-    assert {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"} <= {
-        path.stem for path in CONFIGS
-    }
+    systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
+    systems |= {"proposer_regressor_cnn", "proposer_regressor_transformer"}
+    assert systems <= {path.stem for path in CONFIGS}
 
 
 @pytest.fixture
@@ -66,6 +66,8 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
     },
     "piqn_cnn": {},
     "piqn_transformer": {},
+    "proposer_regressor_cnn": {},
+    "proposer_regressor_transformer": {},
     "piqn_paper": {
         "labels_per_span": None,
         "model.hidden_width": 48,

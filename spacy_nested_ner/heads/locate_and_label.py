@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice, grown
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.layers.recurrent import BiLSTM
 
@@ -384,8 +385,9 @@ class SpanMLP(nn.Module):
         return self.output(F.gelu(hidden))
 
     def grow(self, n_outputs: int) -> None:
-        """Rows for new outputs."""
-        self.output = grown(self.output, n_outputs)
+        """Rows for new outputs; they start low, so that what was found before still is."""
+        bias = float(self.output.bias.min()) - 4.0
+        self.output = grow_outputs(self.output, n_outputs, bias)
 
 
 def _examples(words: Words, positive: Tensor) -> Tensor:

@@ -56,6 +56,13 @@ class BiLSTM(BiRNN):
         super().__init__(width, hidden, layers, dropout, cell="lstm")
 
 
+class BiGRU(BiRNN):
+    """A `BiRNN` of gated recurrent units."""
+
+    def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__(width, hidden, layers, dropout, cell="gru")
+
+
 def last_states(states: Tensor, mask: Tensor) -> Tensor:
     """What each direction of a `BiRNN` knows when it has read the whole sequence.
 

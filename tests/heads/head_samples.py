@@ -8,6 +8,7 @@ from torch import Tensor
 from spacy_nested_ner.heads.base import Head
 from spacy_nested_ner.heads.locate_and_label import LocateAndLabel
 from spacy_nested_ner.heads.piqn import PIQN
+from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 
 WIDTH = 10
 N_LABELS = 3
@@ -27,6 +28,8 @@ PIQN_PAPER = {
     "none_weight": None,
 }
 PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
+PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
+PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0, "none_weight": 1.0}
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
@@ -52,6 +55,30 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     ),
     "locate, no filter": (LocateAndLabel, {**LOCATE_SMALL, "span_filter": False}),
     "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": 0.0}),
+    "proposer": (ProposerRegressor, PROPOSER_SMALL),
+    "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
+    # The rows of table 6 in the paper, two at a time.
+    "proposer, no backward block, no gate": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "backward_block": False, "gated_update": False},
+    ),
+    "proposer, no modulation, no category": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "spatial_modulation": False, "category_embedding": False},
+    ),
+    "proposer, no iteration": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "logits_iteration": False},
+    ),
+    "proposer, neither location nor modulation": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "spatial_modulation": False},
+    ),
+    "proposer, narrow pyramid": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "pyramid_width": 8, "kernel_sizes": [2, 3]},
+    ),
+    "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
 }
 
 # Those whose losses draw random numbers, so that the parts of a batch differ from the whole.

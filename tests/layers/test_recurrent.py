@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from spacy_nested_ner.layers.recurrent import BiLSTM, BiRNN, last_states
 
@@ -15,7 +16,7 @@ def test_equals_packed_layer(cell: str, layer: type) -> None:
         getattr(theirs, f"{name}_reverse").data = parameter.data
     words, lengths = torch.randn(3, 6, 5), torch.tensor([6, 2, 4])
     mask = torch.arange(6) < lengths.unsqueeze(1)
-    packed = torch.nn.utils.rnn.pack_padded_sequence(
+    packed = nn.utils.rnn.pack_padded_sequence(
         words, lengths, batch_first=True, enforce_sorted=False
     )
     output, final = theirs(packed)
