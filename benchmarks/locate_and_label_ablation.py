@@ -1,5 +1,5 @@
-"""What each part of locate_and_label_ner is worth: the rows of the paper's table 3, what the authors
-ran, and seeds that are shorter than the entities; one setting changed at a time, equal steps.
+"""What each part of locate_and_label_ner is worth: the rows of the paper's table 3, what its
+authors ran, and seeds shorter than the entities; one setting changed at a time, equal steps.
 
 python benchmarks/locate_and_label_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
 """
