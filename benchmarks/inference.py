@@ -32,6 +32,7 @@ SPANCAT = {
 SYSTEMS: Dict[str, Dict[str, Any]] = {
     "tok2vec": {},
     "piqn_ner": {"threshold": 1.0},
+    "locate_and_label_ner": {"threshold": 1.0},
     "proposer_regressor_ner": {"threshold": 1.0},
     "spancat": SPANCAT,
 }
@@ -47,23 +48,27 @@ def ratio(
     repeats: int = 5,
     threads: int = 1,
 ) -> None:
-    """t(whole pipeline) / t(without its last component), in one run, medians of pairs."""
+    """t(whole pipeline) / t(without its last component), in one run, medians of pairs; and what the
+    last component adds to the peak memory of the encoder."""
     torch.set_num_threads(threads)
     nlp = spacy.load(model)
     last = nlp.pipe_names[-1]
     docs = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
-    encoder, whole = [], []
+    encoder, whole, peaks = [], [], []
     for _ in range(repeats):
         with nlp.select_pipes(disable=[last]):
             encoder.append(seconds(nlp, docs, batch_size))
+        peaks.append(peak())
         whole.append(seconds(nlp, docs, batch_size))
+        peaks.append(peak())
     ratios = [a / b for a, b in zip(whole, encoder)]
     n_words = sum(len(doc) for doc in docs)
     typer.echo(
         f"{last}, batch {batch_size}, {threads} thread(s): ratio {statistics.median(ratios):.2f} "
         f"({min(ratios):.2f} to {max(ratios):.2f}), encoder alone "
         f"{n_words / statistics.median(encoder):.0f} words/s, whole "
-        f"{n_words / statistics.median(whole):.0f} words/s"
+        f"{n_words / statistics.median(whole):.0f} words/s; the component adds "
+        f"{peaks[1] - peaks[0]:.0f} MiB to the peak"
     )
 
 
