@@ -37,9 +37,12 @@ setup(
     extras_require={"transformers": TRANSFORMERS, "dev": DEV + TRANSFORMERS},
     entry_points={
         "spacy_factories": [
+            "diffusion_ner = spacy_nested_ner.pipeline.factories:make_diffusion_ner",
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
         ],
         "spacy_architectures": [
+            "spacy_nested_ner.Diffusion.v1 = "
+            "spacy_nested_ner.architectures.diffusion:build_diffusion",
             "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",

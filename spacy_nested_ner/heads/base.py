@@ -135,3 +135,10 @@ class Head(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
                 module.p = rate
+
+    def fix_dropout(self, rate: float) -> None:
+        """Give every dropout that has no rate of its own this one, whatever `set_dropout` says."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
+                module.p = rate
+                module.fixed = True  # type: ignore[assignment]

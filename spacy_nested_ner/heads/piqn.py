@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
+from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
@@ -167,7 +168,7 @@ class PIQN(Head):
             h, n_labels, label_attention, span_pooling, attention_heads
         )
         if dropout is not None:
-            _fix_dropout(self, dropout)
+            self.fix_dropout(dropout)
 
     def encode(
         self, words: Tensor, mask: Tensor, queries: Optional[Tensor] = None
@@ -457,14 +458,7 @@ class EntityClassifier(nn.Module):
 
     def grow(self, n_labels: int) -> None:
         """Rows for new labels; they start low, so that what was found before still is."""
-        old = self.output
-        new = nn.Linear(old.in_features, n_labels + 1).to(old.weight.device)
-        with torch.no_grad():
-            new.weight.zero_()
-            new.bias.fill_(float(old.bias.min()) - 4.0)
-            new.weight[: old.out_features] = old.weight
-            new.bias[: old.out_features] = old.bias
-        self.output = new
+        self.output = grow_outputs(self.output, n_labels + 1, float(self.output.bias.min()) - 4.0)
 
 
 class WordQueries(nn.Module):
@@ -548,13 +542,6 @@ def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
 
 def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:
     return gold.spans, gold.labels, gold.mask
-
-
-def _fix_dropout(module: nn.Module, rate: float) -> None:
-    for part in module.modules():
-        if isinstance(part, nn.Dropout) and not getattr(part, "fixed", False):
-            part.p = rate
-            part.fixed = True  # type: ignore[assignment]
 
 
 def _check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:

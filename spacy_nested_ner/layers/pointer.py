@@ -22,7 +22,11 @@ class AdditivePointer(nn.Module):
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
         """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        fused = torch.relu(self.query(queries).unsqueeze(2) + self.word(words).unsqueeze(1))
+        return self.point(queries, self.word(words))
+
+    def point(self, queries: Tensor, projected: Tensor) -> Tensor:
+        """As `forward`, on `self.word(words)`, for those who ask the same words several times."""
+        fused = torch.relu(self.query(queries).unsqueeze(2) + projected.unsqueeze(1))
         return self.score(fused).squeeze(-1)
 
 
@@ -42,8 +46,11 @@ class BilinearPointer(nn.Module):
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
         """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        product = self.query(queries) @ self.word(words).transpose(1, 2)
-        return product * self.scale + self.bias
+        return self.point(queries, self.word(words))
+
+    def point(self, queries: Tensor, projected: Tensor) -> Tensor:
+        """As `forward`, on `self.word(words)`, for those who ask the same words several times."""
+        return self.query(queries) @ projected.transpose(1, 2) * self.scale + self.bias
 
 
 class OffsetBias(nn.Module):

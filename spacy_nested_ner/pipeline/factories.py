@@ -8,9 +8,9 @@ from thinc.api import Config, Model
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 
-PIQN_MODEL = """
+DEFAULT_MODEL = """
 [model]
-@architectures = "spacy_nested_ner.PIQN.v1"
+@architectures = "spacy_nested_ner.{architecture}.v1"
 
 [model.tok2vec]
 @architectures = "spacy.HashEmbedCNN.v2"
@@ -24,10 +24,10 @@ subword_features = true
 """
 
 
-def _shared_defaults(model: str) -> Dict[str, Any]:
-    """Settings that all factories have."""
+def _shared_defaults(architecture: str) -> Dict[str, Any]:
+    """Settings that all factories have, with a model of this architecture on a small CNN."""
     return {
-        "model": Config().from_str(model)["model"],
+        "model": Config().from_str(DEFAULT_MODEL.format(architecture=architecture))["model"],
         "spans_key": "sc",
         "overlap": "any",
         "labels_per_span": None,
@@ -42,7 +42,7 @@ def _shared_defaults(model: str) -> Dict[str, Any]:
     "piqn_ner",
     assigns=["doc.spans"],
     default_config={
-        **_shared_defaults(PIQN_MODEL),
+        **_shared_defaults("PIQN"),
         "threshold": 0.5,
         "label_threshold": 0.0,
         "boundary_threshold": 0.0,
@@ -87,5 +87,71 @@ def make_piqn_ner(
             "threshold": threshold,
             "label_threshold": label_threshold,
             "boundary_threshold": boundary_threshold,
+        },
+    )
+
+
+@Language.factory(
+    "diffusion_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults("Diffusion"),
+        "threshold": 0.7,
+        "steps": 5,
+        "n_spans": 60,
+        "spans_per_word": 2.0,
+        "eta": 0.0,
+        "seed": 0,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_diffusion_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+    steps: int,
+    n_spans: int,
+    spans_per_word: float,
+    eta: float,
+    seed: int,
+) -> Any:
+    """`diffusion_ner`: boundary-denoising diffusion.
+
+    threshold: smallest score of a span, the mean of the probabilities of its label and of its two
+        boundaries (a third of the paper's sum).
+    steps: denoising steps. n_spans, spans_per_word: noisy spans of a sentence, the larger of the
+        two numbers. None of the three depends on what was trained with.
+    eta: 0 for deterministic steps (the paper), up to 1 for noise in each step (the authors' code).
+    seed: of the noise; the spans depend on the text and on it alone.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={
+            "threshold": threshold,
+            "steps": steps,
+            "n_spans": n_spans,
+            "spans_per_word": spans_per_word,
+            "eta": eta,
+            "seed": seed,
         },
     )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from spacy_nested_ner.heads.base import Head
+from spacy_nested_ner.heads.diffusion import Diffusion
 from spacy_nested_ner.heads.piqn import PIQN
 
 WIDTH = 10
@@ -27,6 +28,37 @@ PIQN_PAPER = {
 }
 PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
 
+DIFFUSION_SMALL = {"hidden_width": 16, "attention_heads": 2, "n_spans": 12}
+DIFFUSION_PAPER = {
+    **DIFFUSION_SMALL,
+    "depth": 1,
+    "span_pooling": "mean",
+    "pointer": "additive",
+    "boundary": "sigmoid",
+    "offset_reach": 0,
+    "answer_pooling": False,
+    "scale": 1.0,
+    "spans_per_word": 0.0,
+    "repetition": 0.0,
+    "quantity": 0.0,
+    "none": "unmatched",
+    "rollout": 0,
+    "match_distance": 0.0,
+    "none_weight": 1.0,
+    "auxiliary": False,
+}
+DIFFUSION_AUTHORS = {
+    **DIFFUSION_PAPER,
+    "depth": 2,
+    "lstm_layers": 2,
+    "span_pooling": "boundaries",
+    "schedule": "linear",
+    "state": "left_width",
+    "repetition": 1.0,
+    "quantity": 1.0,
+    "none_weight": None,
+}
+
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn": (PIQN, PIQN_SMALL),
@@ -37,10 +69,14 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn, two per word": (PIQN, {**PIQN_SMALL, "queries_per_word": 2}),
     "piqn, last block only": (PIQN, {**PIQN_SMALL, "auxiliary": False}),
     "piqn, sigmoid": (PIQN, {**PIQN_SMALL, "boundary": "sigmoid"}),
+    "diffusion": (Diffusion, DIFFUSION_SMALL),
+    "diffusion, paper": (Diffusion, DIFFUSION_PAPER),
+    "diffusion, authors": (Diffusion, DIFFUSION_AUTHORS),
+    "diffusion, left and width": (Diffusion, {**DIFFUSION_SMALL, "state": "left_width"}),
 }
 
 # Those whose losses draw random numbers, so that the parts of a batch differ from the whole.
-RANDOM: Tuple[str, ...] = ()
+RANDOM: Tuple[str, ...] = tuple(name for name in HEADS if name.startswith("diffusion"))
 
 
 def build(name: str, n_labels: int = N_LABELS) -> Head:
