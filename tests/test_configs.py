@@ -24,9 +24,9 @@ def encoder_dir(tmp_path_factory) -> Path:
 
 
 def test_there_are_configs() -> None:
-    assert {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"} <= {
-        path.stem for path in CONFIGS
-    }
+    expected = {"diffusion_cnn", "diffusion_transformer", "piqn_cnn", "piqn_paper"}
+    expected |= {"piqn_transformer", "spancat_cnn"}
+    assert expected <= {path.stem for path in CONFIGS}
 
 
 @pytest.fixture
@@ -54,7 +54,9 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
     assert all(scores[name] is not None for name in settings["score_weights"])
 
 
-@pytest.mark.parametrize("name", ["piqn_cnn", "piqn_transformer"])
+@pytest.mark.parametrize(
+    "name", ["diffusion_cnn", "diffusion_transformer", "piqn_cnn", "piqn_transformer"]
+)
 def test_config_memorises_nested_sentences(name, load, tmp_path) -> None:
     nlp = load(CONFIGS[0].parent / f"{name}.cfg")
     for _ in range(10):

@@ -1,13 +1,22 @@
 """Registered model of `diffusion_ner`."""
 
-from typing import List, Optional
+from typing import TYPE_CHECKING, List, Optional
 
+import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from spacy_nested_ner.architectures.head_model import build_head_model
-from spacy_nested_ner.architectures.types import HeadInput, HeadOutput
+from spacy_nested_ner.architectures.head_model import (
+    encode,
+    build_head_model,
+    head_shim,
+    pad,
+)
+from spacy_nested_ner.architectures.types import HeadInput, HeadModel, HeadOutput
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.heads.diffusion import Denoised
 
 
 def build_diffusion(
@@ -19,6 +28,7 @@ def build_diffusion(
     attention_heads: int = 4,
     feedforward: int = 2,
     span_pooling: str = "both",
+    span_kinds: int = 4,
     pointer: str = "bilinear",
     boundary: str = "softmax",
     offset_reach: int = 8,
@@ -38,7 +48,7 @@ def build_diffusion(
     match_distance: float = 1.0,
     boundary_weight: float = 1.0,
     label_weight: float = 1.0,
-    none_weight: Optional[float] = 0.5,
+    none_weight: Optional[float] = 1.0,
     auxiliary: bool = True,
     dropout: Optional[float] = None,
     batch_words: int = 512,
@@ -54,3 +64,15 @@ def build_diffusion(
     from spacy_nested_ner.heads.diffusion import Diffusion
 
     return build_head_model("diffusion", tok2vec, Diffusion, settings, batch_words)
+
+
+def trajectories(model: HeadModel, X: HeadInput) -> "List[List[Denoised]]":
+    """How noise becomes entities: for each segment, its spans before and after every step.
+
+    X: as for a prediction. The last step of a segment holds the spans that `predict` chooses from.
+    Segments go through the head one by one; words are counted from the segment's first.
+    """
+    words, _, offsets, _ = encode(model, X, is_train=False)
+    head = head_shim(model).module.eval()
+    rows = np.arange(len(X.segments)).reshape(-1, 1)
+    return [head.trajectory(*pad(words, X.segments, offsets, row), X.options) for row in rows]

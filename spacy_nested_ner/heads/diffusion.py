@@ -88,6 +88,9 @@ class Diffusion(Head):
         the spans and cross-attention to the words; the last is a multiple of h.
     span_pooling: a noisy span is the "mean" of its words, its two "boundaries" side by side, or
         "both".
+    span_kinds: noisy spans are dealt out to so many kinds, each with a learned vector, so that two
+        spans on the same words can say different things. 1 is the paper's form; the authors' code
+        breaks the tie with sinusoids of the span's index.
     pointer: "additive" (the paper's) or "bilinear". boundary: "sigmoid", independent words, or
         "softmax" over the words. offset_reach: the pointers also learn a bias for each distance up
         to this from the noisy boundary; 0 for none.
@@ -126,6 +129,7 @@ class Diffusion(Head):
         attention_heads: int = 4,
         feedforward: int = 2,
         span_pooling: str = "both",
+        span_kinds: int = 4,
         pointer: str = "bilinear",
         boundary: str = "softmax",
         offset_reach: int = 8,
@@ -145,7 +149,7 @@ class Diffusion(Head):
         match_distance: float = 1.0,
         boundary_weight: float = 1.0,
         label_weight: float = 1.0,
-        none_weight: Optional[float] = 0.5,
+        none_weight: Optional[float] = 1.0,
         auxiliary: bool = True,
         dropout: Optional[float] = None,
     ) -> None:
@@ -164,6 +168,7 @@ class Diffusion(Head):
             ("depth", depth, 1),
             ("attention_heads", attention_heads, 1),
             ("feedforward", feedforward, 1),
+            ("span_kinds", span_kinds, 1),
             ("offset_reach", offset_reach, 0),
             ("timesteps", timesteps, 1),
             ("n_spans", n_spans, 1),
@@ -201,6 +206,7 @@ class Diffusion(Head):
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
         self.pool = SpanPooling(h, span_pooling)
+        self.kinds = nn.Parameter(torch.randn(span_kinds, h) * 0.1)
         self.time = TimestepEmbedding(h)
         self.layers = nn.ModuleList(
             SpanLayer(h, attention_heads, feedforward) for _ in range(depth)
@@ -283,14 +289,21 @@ class Diffusion(Head):
         )
 
     def denoise(
-        self, sentence: Sentence, noisy: Tensor, real: Tensor, timestep: Tensor, all_layers: bool
+        self,
+        sentence: Sentence,
+        noisy: Tensor,
+        kinds: Tensor,
+        real: Tensor,
+        timestep: Tensor,
+        all_layers: bool = False,
     ) -> List[Answers]:
         """The network f(x_t, S, t): one answer, or with `all_layers` one after every layer.
 
-        noisy: `(B, K, 2)` long spans. real: `(B, K)` bool. timestep: `(B,)` long.
+        noisy: `(B, K, 2)` long spans. kinds: `(K,)` or `(B, K)` long. real: `(B, K)` bool.
+        timestep: `(B,)` long.
         """
         time = self.time(timestep / self.timesteps).unsqueeze(1)
-        spans = self.pool(sentence, noisy)
+        spans = self.pool(sentence, noisy) + self.kinds[kinds]
         answers = []
         for i, layer in enumerate(self.layers):
             spans = layer(spans, real, sentence.memory[i], sentence.mask)
@@ -334,13 +347,15 @@ class Diffusion(Head):
         counts = torch.maximum(counts, gold.mask.sum(dim=1))
         real = torch.arange(int(counts.max()), device=mask.device) < counts.unsqueeze(1)
         clean = self.expand(gold, lengths, real)
+        # At random: in turn, a kind would tell which entity a span is a copy of.
+        kinds = torch.randint(len(self.kinds), real.shape, device=words.device)
         timestep = torch.randint(self.timesteps, (len(words),), device=words.device)
         state = self.add_noise(clean, timestep, torch.randn_like(clean))
         answers: List[Answers] = []
         noisy: List[Tensor] = []
         for step in range(self.rollout + 1):
             noisy.append(self.to_spans(state, lengths))
-            answers += self.denoise(sentence, noisy[-1], real, timestep, self.auxiliary)
+            answers += self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
             if step < self.rollout:
                 predicted = self.to_state(self.pointed_at(answers[-1]), lengths)
                 earlier = (timestep * torch.rand(len(words), device=words.device)).long()
@@ -521,11 +536,12 @@ class Diffusion(Head):
         )
         size = int(counts.max())
         real = torch.arange(size, device=mask.device) < counts.unsqueeze(1)
+        kinds = deal_kinds(size, len(self.kinds)).to(words.device)
         state = noise_table(seed, 0, size).to(words.device).expand(len(words), -1, -1)
         for i, now in enumerate(times):
             timestep = torch.full((len(words),), now, device=words.device)
             noisy = self.to_spans(state, lengths)
-            (answers,) = self.denoise(sentence, noisy, real, timestep, all_layers=False)
+            (answers,) = self.denoise(sentence, noisy, kinds, real, timestep)
             spans = self.pointed_at(answers)
             yield self._decode(now, real, noisy, spans, answers)
             if i < len(times) - 1:
@@ -696,6 +712,13 @@ def noise_table(seed: int, step: int, size: int) -> Tensor:
     engine = torch.quasirandom.SobolEngine(2, scramble=True, seed=1000 * seed + step)
     uniform = engine.draw(size, dtype=torch.double).clamp(1e-9, 1 - 1e-9)
     return torch.special.ndtri(uniform)
+
+
+def deal_kinds(n_spans: int, n_kinds: int) -> Tensor:
+    """`(n_spans,)` long: kinds in equal numbers, without the binary pattern of `noise_table`, so
+    that every kind is spread over the sentence (multiples of the golden ratio)."""
+    share = torch.arange(n_spans, dtype=torch.double) * 0.6180339887498949 % 1
+    return (share * n_kinds).long()
 
 
 def span_counts(lengths: Tensor, n_spans: int, per_word: float) -> Tensor:

@@ -96,7 +96,7 @@ def make_piqn_ner(
     assigns=["doc.spans"],
     default_config={
         **_shared_defaults("Diffusion"),
-        "threshold": 0.7,
+        "threshold": 0.8,
         "steps": 5,
         "n_spans": 60,
         "spans_per_word": 2.0,

@@ -12,9 +12,11 @@ import thinc.api
 from spacy.language import Language
 
 REGISTERED = [
+    ("spacy_architectures", "spacy_nested_ner.Diffusion.v1"),
     ("spacy_architectures", "spacy_nested_ner.PIQN.v1"),
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
     ("spacy_cli", "nested-ner"),
+    ("spacy_factories", "diffusion_ner"),
     ("spacy_factories", "piqn_ner"),
     ("spacy_scorers", "spacy_nested_ner.nested_scorer.v1"),
     ("thinc_optimizers", "spacy_nested_ner.AdamW.v1"),
