@@ -15,7 +15,7 @@ from thinc.api import Adam
 # Name of the variant: factory, settings of its model beside those of SMALL_MODELS, updates that
 # it needs to memorise the ten sentences.
 VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
-    "diffusion_ner": ("diffusion_ner", {}, 100),
+    "diffusion_ner": ("diffusion_ner", {}, 140),
     "piqn_ner": ("piqn_ner", {}, 60),
     "piqn_ner, learned queries": (
         "piqn_ner",

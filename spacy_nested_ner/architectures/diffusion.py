@@ -8,8 +8,8 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from spacy_nested_ner.architectures.head_model import (
-    encode,
     build_head_model,
+    encode,
     head_shim,
     pad,
 )

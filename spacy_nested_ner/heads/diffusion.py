@@ -640,6 +640,8 @@ class SpanLayer(nn.Module):
 class TimestepEmbedding(nn.Module):
     """Sinusoids of the timestep (Vaswani et al., 2017) through a two-layer perceptron."""
 
+    rates: Tensor
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.register_buffer("rates", torch.logspace(0, -4, width // 2), persistent=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -71,13 +71,14 @@ class OffsetBias(nn.Module):
         return self.bias[offset + self.reach]
 
 
-POINTERS: Dict[str, Callable[[int], nn.Module]] = {
+Pointer = Union[AdditivePointer, BilinearPointer]
+POINTERS: Dict[str, Callable[[int], Pointer]] = {
     "additive": AdditivePointer,
     "bilinear": BilinearPointer,
 }
 
 
-def make_pointer(kind: str, width: int) -> nn.Module:
+def make_pointer(kind: str, width: int) -> Pointer:
     """A pointer by name; ValueError with the names there are for any other."""
     if kind not in POINTERS:
         raise ValueError(f"Unknown pointer {kind!r}: choose one of {', '.join(sorted(POINTERS))}.")
