@@ -7,6 +7,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 import spacy
+import srsly
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -279,7 +280,10 @@ def test_nan_loss_stops_with_an_explanation() -> None:
 
 def test_weights_from_another_label_set_are_refused(trained, tmp_path) -> None:
     trained.to_disk(tmp_path)
-    other = make_pipeline(examples=lambda nlp: [make_example(nlp, "a b", [(0, 1, "X")])])
+    other = make_pipeline(
+        trained.get_pipe_meta("ner").factory,
+        examples=lambda nlp: [make_example(nlp, "a b", [(0, 1, "X")])],
+    )
     (tmp_path / "ner" / "model").write_bytes(other.get_pipe("ner").model.to_bytes())
     with pytest.raises(ValueError, match=r"'ner'.*trained for the labels \['X'\]"):
         spacy.load(tmp_path)
@@ -295,9 +299,10 @@ def test_settings_tuned_on_the_pipe_are_saved(trained, tmp_path) -> None:
 
 def test_saved_settings_win_over_those_of_a_fresh_pipe(trained, tmp_path) -> None:
     trained.get_pipe("ner").to_disk(tmp_path)
-    data = (tmp_path / "cfg").read_text().replace('"sc"', '"mine"').replace("0.5", "0.25")
-    (tmp_path / "cfg").write_text(data)
-    pipe = make_pipeline(examples=None).get_pipe("ner").from_disk(tmp_path)
+    saved = srsly.read_json(tmp_path / "cfg")
+    srsly.write_json(tmp_path / "cfg", {**saved, "spans_key": "mine", "threshold": 0.25})
+    fresh = make_pipeline(trained.get_pipe_meta("ner").factory, examples=None)
+    pipe = fresh.get_pipe("ner").from_disk(tmp_path)
     assert (pipe.key, pipe.cfg["threshold"]) == ("mine", 0.25)
 
 
