@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
 
 import numpy as np
 import torch
@@ -285,7 +285,7 @@ class Diffusion(Head):
             left=self.left.word(words),
             right=self.right.word(words),
             edges=self.pool.edges(words),
-            memory=[layer.remember(words) for layer in self.layers],
+            memory=[cast(SpanLayer, layer).remember(words) for layer in self.layers],
         )
 
     def denoise(
@@ -522,10 +522,8 @@ class Diffusion(Head):
         self, words: Tensor, mask: Tensor, options: Mapping[str, Any]
     ) -> Iterator[Denoised]:
         """Reverse process (eq. 5-7). The words are encoded once."""
-        steps, eta, seed = (
-            options.get(*pair) for pair in (("steps", 5), ("eta", 0.0), ("seed", 0))
-        )
-        times = denoising_times(self.timesteps, steps)
+        eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
+        times = denoising_times(self.timesteps, int(options.get("steps", 5)))
         sentence = self.read(words, mask)
         lengths = sentence.lengths
         n_spans = options.get("n_spans", self.n_spans)
