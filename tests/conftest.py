@@ -1,6 +1,7 @@
 """What tests of every system share."""
 
 import string
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -33,6 +34,27 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         },
         200,
     ),
+    "locate_and_label_ner": ("locate_and_label_ner", {}, 120),
+    "locate_and_label_ner, long entities by regression": (
+        "locate_and_label_ner",
+        {"lengths": [1, 2, 3, 4], "seed_iou": 0.5, "label_loss": "focal", "span_filter": False},
+        120,
+    ),
+    "piqn_ner, queries in the encoder": (
+        "piqn_ner",
+        {
+            "tok2vec": {
+                "@architectures": "spacy_nested_ner.QueryEncoder.v1",
+                "name": "the directory of `tiny_bert`",
+                "n_queries": 16,
+            },
+            "query_source": "encoder",
+            "match_anchor": 0.0,
+            "quantity": 0.75,
+        },
+        80,
+    ),
+    "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -57,6 +79,18 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
         "hidden_width": 48,
         "depth": 2,
         "attention_heads": 2,
+        "tok2vec": SMALL_CNN,
+    },
+    "locate_and_label_ner": {
+        "@architectures": "spacy_nested_ner.LocateAndLabel.v1",
+        "hidden_width": 48,
+        "tok2vec": SMALL_CNN,
+    },
+    "proposer_regressor_ner": {
+        "@architectures": "spacy_nested_ner.ProposerRegressor.v1",
+        "hidden_width": 48,
+        "attention_heads": 4,
+        "regressor_layers": 2,
         "tok2vec": SMALL_CNN,
     },
 }
@@ -137,7 +171,7 @@ def scores_of(doc: Doc, key: str = "sc") -> List[float]:
     return doc.spans[key].attrs["scores"].tolist()
 
 
-def save_bert(path: Path) -> None:
+def save_bert(path: Path, layers: int = 2) -> None:
     """A tiny BERT with random weights whose word pieces are single characters.
 
     Skips the test where transformers is not installed.
@@ -156,7 +190,7 @@ def save_bert(path: Path) -> None:
     config = transformers.BertConfig(
         vocab_size=len(pieces),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,
@@ -164,10 +198,27 @@ def save_bert(path: Path) -> None:
     transformers.BertModel(config).save_pretrained(path)
 
 
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory) -> Path:
+    """Directory of the encoder of `save_bert`. Not to be changed by a test."""
+    path = tmp_path_factory.mktemp("encoder") / "bert"
+    save_bert(path)
+    return path
+
+
 @pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())
 def trained(request) -> Language:
     """A pipeline that has memorised the ten sentences. Not to be changed by a test."""
     factory, model, steps = request.param
+    if "name" in model.get("tok2vec", {}):
+        name = str(request.getfixturevalue("tiny_bert"))
+        model = {**model, "tok2vec": {**model["tok2vec"], "name": name}}
     nlp = train(make_pipeline(factory, model), steps)
     assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
     return nlp
+
+
+@pytest.fixture(params=SMALL_MODELS)
+def make(request) -> Callable[..., Language]:
+    """`make_pipeline` for each factory."""
+    return partial(make_pipeline, request.param)

@@ -4,8 +4,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
-from thinc.api import Model, get_torch_default_device
-from thinc.util import torch2xp, xp2torch
+from thinc.api import Model
 from torch import Tensor
 
 from spacy_nested_ner.architectures.batching import cut_batches
@@ -18,6 +17,7 @@ from spacy_nested_ner.architectures.types import (
     SpanScores,
     Tok2VecModel,
 )
+from spacy_nested_ner.architectures.words import encode_words, gradient_of, to_torch
 from spacy_nested_ner.heads.base import Gold, Head, Predictions, mean_losses
 
 Backprop = Callable[[Any], List[Any]]
@@ -63,11 +63,17 @@ def head_shim(model: HeadModel) -> HeadShim:
 
 
 def head_parts(model: HeadModel) -> List[Model]:
-    """The nodes that are trained from scratch: the head, and the queries of an encoder that reads
-    them, which learn at the head's rate while the encoder itself may rest."""
-    tok2vec = model.get_ref("tok2vec")
-    queries = [tok2vec.get_ref("queries")] if tok2vec.has_ref("queries") else []
-    return [model.get_ref("head"), *queries]
+    """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
+    what encoders mark with `attrs["from_scratch"]`, such as the queries that one reads."""
+    encoder = model.get_ref("tok2vec")
+    fresh = [node for node in encoder.walk() if node.attrs.get("from_scratch")]
+    return [model.get_ref("head"), *fresh]
+
+
+def annotation_read(model: HeadModel) -> List[str]:
+    """Token attributes ("tag", "pos") that the encoder reads and another component has to set."""
+    encoder = model.get_ref("tok2vec")
+    return sorted({node.attrs["reads"] for node in encoder.walk() if node.attrs.get("reads")})
 
 
 def reads_queries(model: HeadModel) -> bool:
@@ -157,42 +163,22 @@ def encode(
     tok2vec = model.get_ref("tok2vec")
     if reads_queries(model):
         (flat, asked), backprop_queries = tok2vec((X.docs, X.segments), is_train)
-        words, queries = _to_torch(flat, is_train), _to_torch(asked, is_train)
+        words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
         lengths = X.segments[:, 2] - X.segments[:, 1]
 
         def back_with_queries(d_words: Tensor, d_queries: Tensor) -> List[Any]:
-            return backprop_queries((_gradient(d_words, words), _gradient(d_queries, queries)))
+            return backprop_queries((gradient_of(d_words, words), gradient_of(d_queries, queries)))
 
         return words, queries, np.cumsum(lengths) - lengths, back_with_queries
 
-    vectors, backprop = tok2vec(X.docs, is_train)
-    # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
-    real = [array for array in vectors if array.shape[0]]
-    flat = model.ops.flatten(real) if real else model.ops.alloc2f(0, head_shim(model).width or 0)
-    words = _to_torch(flat, is_train)
-    lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
+    encoded = encode_words(tok2vec, X.docs, head_shim(model).width or 0, is_train)
+    starts = np.cumsum(encoded.lengths) - encoded.lengths
     offsets = starts[X.segments[:, 0]] + X.segments[:, 1]
 
-    def back(d_words: Tensor, d_queries: Optional[Tensor]) -> List[Any]:
-        gradient = _gradient(d_words, words)
-        return backprop(
-            [
-                gradient[start : start + len(array)] if len(array) else array
-                for start, array in zip(starts, vectors)
-            ]
-        )
+    def back(d_words: Optional[Tensor], d_queries: Optional[Tensor]) -> List[Any]:
+        return encoded.backprop(d_words)
 
-    return words, None, offsets, back
-
-
-def _to_torch(array: Any, is_train: bool) -> Tensor:
-    return xp2torch(array, requires_grad=is_train, device=get_torch_default_device())
-
-
-def _gradient(gradient: Optional[Tensor], like: Tensor) -> Any:
-    """As an array of the ops in use; zeros where the loss did not reach."""
-    return torch2xp(torch.zeros_like(like) if gradient is None else gradient)
+    return encoded.words, None, offsets, back
 
 
 def pad(

@@ -45,7 +45,8 @@ def build_piqn(
 
     tok2vec: token-to-vector model, e.g. HashEmbedCNN or a listener; with query_source "encoder" it
         must be `spacy_nested_ner.QueryEncoder.v1`, which also says how many queries there are.
-    batch_words: padded words that the head sees at once.
+    batch_words: padded words that the head sees at once, a dial for memory and speed that changes
+        no span. A trained pipe keeps its own: set `pipe.model.attrs["batch_words"]`.
     All other settings: see `spacy_nested_ner.heads.piqn.PIQN`, which raises ValueError for a
     setting that it does not know.
     """

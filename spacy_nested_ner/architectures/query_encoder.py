@@ -10,7 +10,6 @@ from typing import (
     Iterator,
     List,
     Literal,
-    NamedTuple,
     Optional,
     Tuple,
 )
@@ -26,7 +25,14 @@ from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.architectures.batching import cut_batches
-from spacy_nested_ner.architectures.shim import TorchShim
+from spacy_nested_ner.architectures.piece_windows import (
+    DocPieces,
+    Window,
+    cut_windows,
+    join_windows,
+    pool_pieces,
+)
+from spacy_nested_ner.architectures.shim import ModuleShim, TorchShim
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
 if TYPE_CHECKING:
@@ -71,7 +77,14 @@ def build_query_encoder(
         runs). Off, because RoBERTa has one type only and sentence encoders never saw type 1.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None.
     batch_pieces: padded pieces and queries that the encoder sees at once. Segments are sorted by
-        length before.
+        length before. As `batch_words` of the head, it can be set in `attrs` of a trained model.
+
+    A segment with more pieces than the encoder takes is read without context, in windows of whole
+    words that overlap by half. The vector of a word comes from the window in which the word is
+    most central (most pieces on the poorer side); a word with more pieces than a window holds is
+    pooled from all of them, each from the window in which it is most central. The queries are
+    means over the windows, weighted by the pieces that each window answers for. Nothing is cut
+    off, but a training step needs memory for all windows of its batch.
 
     The model takes docs and an int array `(S, 3)` of segments: index of the doc, first token, end
     token (exclusive). It returns the word vectors of all segments, one after the other, `(words,
@@ -80,7 +93,7 @@ def build_query_encoder(
     have a learning rate of their own.
 
     Raises ValueError for a setting out of range; when initialised, for a model that cannot be
-    found or is not supported; when called, for a segment with more pieces than the limit.
+    found or is not supported.
     """
     for key, value, least in (
         ("n_queries", n_queries, 1),
@@ -93,6 +106,7 @@ def build_query_encoder(
     queries: Model[Any, Any] = Model(
         "instance_queries",
         _queries_are_read_by_their_parent,
+        attrs={"from_scratch": True},
         shims=[QueryShim(n_queries, query_type_embedding)],
     )
     return Model(
@@ -125,7 +139,9 @@ def init(
             f"{ARCHITECTURE}: '{shim.name}' knows one token type only: set mark_segment to false."
         )
     width = config["hidden_size"]
-    query_shim(model).build(width, config["hidden_dropout_prob"], config["layer_norm_eps"])
+    query_shim(model).build(
+        width=width, dropout=config["hidden_dropout_prob"], eps=config["layer_norm_eps"]
+    )
     model.set_dim("nO", width, force=True)
 
 
@@ -153,12 +169,19 @@ def forward(
     docs, segments = X
     shim, tables = encoder_shim(model), query_shim(model)
     encoder, queries = shim.module, tables.module
-    windows = cut_windows(shim, docs, segments, model.attrs["context"])
+    pieces = _pieces_of_docs(shim, docs, segments)
+    windows, joints = cut_windows(
+        pieces, segments, model.attrs["context"], room=shim.max_pieces - 2
+    )
     for module in (encoder, queries):
         module.train(is_train)
     try:
         with torch.set_grad_enabled(is_train):
             words, asked = _encode(model, windows)
+            if joints:
+                n_words = segments[:, 2] - segments[:, 1]
+                how = model.attrs["word_pooling"]
+                words, asked = join_windows(words, asked, n_words, joints, how)
     finally:
         for module in (encoder, queries):
             module.eval()
@@ -172,22 +195,18 @@ def forward(
     return (torch2xp(words.detach()), torch2xp(asked.detach())), backprop  # type: ignore[return-value]
 
 
-class Window(NamedTuple):
-    """A segment with its context, ready to be encoded.
-
-    ids: `(pieces,)` long, of segment and context. first: the segment's first piece among them.
-    counts: `(words of the segment,)` long, the number of pieces of each word.
-    """
-
-    ids: np.ndarray
-    first: int
-    counts: np.ndarray
+def _pieces_of_docs(
+    shim: "EncoderShim", docs: List[Doc], segments: np.ndarray
+) -> Dict[int, DocPieces]:
+    """Tokenise the docs that segments are taken from."""
+    wanted = sorted({int(i) for i in segments[:, 0]})
+    return dict(zip(wanted, shim.tokenise([docs[i] for i in wanted])))
 
 
 def _encode(
     model: Model[EncoderInput, EncoderOutput], windows: List[Window]
 ) -> Tuple[Tensor, Tensor]:
-    """Word vectors and queries in the order of the segments."""
+    """Vectors and queries in the order of the windows."""
     shim, queries = encoder_shim(model), query_shim(model).module
     n_queries, width = queries.content.shape
     device = queries.content.device
@@ -204,16 +223,17 @@ def _encode(
         words.append(_pool(states, chosen, model.attrs["word_pooling"]))
         asked.append(answers)
     order = np.concatenate(batches)
-    n_words = np.array([len(window.counts) for window in windows])
-    index = torch.from_numpy(_word_order(order, n_words)).to(device)
+    n_vectors = np.array([len(window.counts) for window in windows])
+    index = torch.from_numpy(_vector_order(order, n_vectors)).to(device)
     back = torch.from_numpy(np.argsort(order)).to(device)
     return torch.cat(words)[index], torch.cat(asked)[back]
 
 
-def _word_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Where each word of each segment stands among words that come segment by segment in `order`.
+def _vector_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Where each vector of each window stands among those that come window by window in `order`.
 
-    order: `(S,)` int. lengths: `(S,)` int, words per segment. Returns `(words,)` int.
+    order: `(windows,)` int. lengths: `(windows,)` int, vectors per window. Returns `(vectors,)`
+    int.
     """
     begins = np.zeros_like(lengths)
     begins[order] = np.cumsum(lengths[order]) - lengths[order]
@@ -226,77 +246,14 @@ def _ranges(lengths: np.ndarray) -> np.ndarray:
 
 
 def _pool(states: Tensor, windows: List[Window], how: str) -> Tensor:
-    """Word vectors of the segments' words, `(words, h)`, from `(batch, pieces, h)`."""
+    """The vectors that the windows want, `(vectors, h)`, from `(batch, pieces, h)`."""
     flat = states.flatten(0, 1)
-    counts = np.concatenate([window.counts for window in windows])
     # One further for [CLS].
     begins = np.array([i * states.shape[1] + 1 + w.first for i, w in enumerate(windows)])
     totals = np.array([window.counts.sum() for window in windows])
     index = np.repeat(begins, totals) + _ranges(totals)
-    has_piece = torch.from_numpy(counts > 0).to(flat.device)
-    first = torch.from_numpy((np.cumsum(counts) - counts)[counts > 0]).to(flat.device)
-    pieces = flat[torch.from_numpy(index).to(flat.device)]
-    if how == "first":
-        pooled = pieces[first]
-    else:
-        lengths = torch.from_numpy(counts[counts > 0]).to(flat.device)
-        pooled = torch.segment_reduce(pieces, how, lengths=lengths, unsafe=True)
-    return flat.new_zeros((len(counts), flat.shape[1])).masked_scatter(has_piece[:, None], pooled)
-
-
-# From docs to pieces
-
-
-def cut_windows(
-    shim: "EncoderShim", docs: List[Doc], segments: np.ndarray, context: int
-) -> List[Window]:
-    """Tokenise the docs that segments are taken from; give each segment the context that fits.
-
-    Raises ValueError if the segment alone has more pieces than the encoder can take.
-    """
-    wanted = sorted({int(i) for i in segments[:, 0]})
-    pieces = dict(zip(wanted, shim.tokenise([docs[i] for i in wanted])))
-    room = shim.max_pieces - 2
-    windows = []
-    for i, start, end in segments.tolist():
-        ids, offsets = pieces[i]
-        n_pieces = int(offsets[end] - offsets[start])
-        if n_pieces > room:
-            raise ValueError(_too_long(docs[i], i, start, end, n_pieces, room))
-        left, right = _fit_context(offsets, start, end, context, room - n_pieces)
-        first = int(offsets[start] - offsets[left])
-        counts = np.diff(offsets[start : end + 1])
-        windows.append(Window(ids[offsets[left] : offsets[right]], first, counts))
-    return windows
-
-
-def _fit_context(
-    offsets: np.ndarray, start: int, end: int, context: int, room: int
-) -> Tuple[int, int]:
-    """First and end word of a segment with its context, whole words only.
-
-    Both sides get half of the room in pieces and what the other side leaves of its half.
-    offsets: `(words + 1,)` int, where the pieces of each word begin.
-    """
-    left, right = max(0, start - context), min(len(offsets) - 1, end + context)
-    before = int(offsets[start] - offsets[left])
-    after = int(offsets[right] - offsets[end])
-    if before + after > room:
-        half = room // 2
-        before, after = min(before, max(half, room - after)), min(after, max(half, room - before))
-        left = int(np.searchsorted(offsets, offsets[start] - before, side="left"))
-        right = int(np.searchsorted(offsets, offsets[end] + after, side="right")) - 1
-    return left, right
-
-
-def _too_long(doc: Doc, index: int, start: int, end: int, n_pieces: int, room: int) -> str:
-    longest = max(doc[start:end], key=len).text
-    return (
-        f"{ARCHITECTURE}: tokens {start} to {end} of doc {index} of the batch, which begins with "
-        f"'{doc[start : start + 5].text}', have {n_pieces} pieces, but the encoder takes {room} "
-        f"beside its two special ones. Let the component cut shorter segments (a smaller "
-        f"'window') or set sentence boundaries; the longest token has {len(longest)} characters."
-    )
+    counts = np.concatenate([window.counts for window in windows])
+    return pool_pieces(flat[torch.from_numpy(index).to(flat.device)], counts, how)
 
 
 def _spaced_words(doc: Doc) -> List[str]:
@@ -308,35 +265,13 @@ def _spaced_words(doc: Doc) -> List[str]:
 # Weights and their serialisation
 
 
-class QueryShim(TorchShim):
+class QueryShim(ModuleShim):
     """Holds the tables of the queries, which do not exist before the encoder's width is known."""
 
     what = "query table"
 
     def __init__(self, n_queries: int, with_type: bool) -> None:
-        super().__init__(None)
-        self.settings: Dict[str, Any] = {"n_queries": n_queries, "with_type": with_type}
-
-    def build(self, width: int, dropout: float, eps: float) -> None:
-        """Draw fresh queries for an encoder of this width."""
-        self.settings.update(width=width, dropout=dropout, eps=eps)
-        self.set_module(InstanceQueries(**self.settings))
-
-    def to_bytes(self) -> bytes:
-        """Settings as JSON, weights as safetensors."""
-        return srsly.msgpack_dumps(
-            {"settings": srsly.json_dumps(self.settings), "weights": self._weights()}
-        )
-
-    def from_bytes(self, data: bytes) -> "QueryShim":
-        """Rebuild what `to_bytes` saved."""
-        saved = srsly.msgpack_loads(data)
-        self.settings, self._model = srsly.json_loads(saved["settings"]), None
-        if saved["weights"] is not None:
-            queries = InstanceQueries(**self.settings)
-            queries.load_state_dict(load_tensors(saved["weights"]))
-            self.set_module(queries)
-        return self
+        super().__init__(InstanceQueries, {"n_queries": n_queries, "with_type": with_type})
 
 
 class EncoderShim(TorchShim):
@@ -407,7 +342,7 @@ class EncoderShim(TorchShim):
             query_interaction=self.query_interaction,
         )
 
-    def tokenise(self, docs: List[Doc]) -> List[Tuple[np.ndarray, np.ndarray]]:
+    def tokenise(self, docs: List[Doc]) -> List[DocPieces]:
         """Pieces of each doc, word by word: ids `(pieces,)` long and `(words + 1,)` long offsets,
         where the pieces of each word begin."""
         assert self._tokenizer is not None

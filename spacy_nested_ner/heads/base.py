@@ -6,7 +6,7 @@ A head is plain torch and knows nothing of spaCy or Thinc, so that it can be rea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -130,15 +130,22 @@ class Head(nn.Module):
         """Grow the label outputs to `n_labels`, keeping what the present ones have learned."""
         raise NotImplementedError
 
+    def fix_dropout(self, rate: float) -> None:
+        """Give every dropout a rate that `set_dropout` leaves alone."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
+                module.p = rate
+                module.fixed = True  # type: ignore[assignment]
+
     def set_dropout(self, rate: float) -> None:
         """Give every dropout of the head that was not fixed by its own setting this rate."""
         for module in self.modules():
             if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
                 module.p = rate
 
-    def fix_dropout(self, rate: float) -> None:
-        """Give every dropout that has no rate of its own this one, whatever `set_dropout` says."""
-        for module in self.modules():
-            if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
-                module.p = rate
-                module.fixed = True  # type: ignore[assignment]
+
+def check_choice(system: str, name: str, value: Any, choices: Sequence[Any]) -> None:
+    """ValueError for a setting that is none of the choices; None is null in a config."""
+    if value not in choices:
+        known = ", ".join("null" if choice is None else str(choice) for choice in choices)
+        raise ValueError(f"{system}: {name} is {value!r}, must be one of {known}.")

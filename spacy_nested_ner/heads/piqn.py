@@ -16,12 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import ASSIGNMENTS
 
 QUERY_SOURCES = ("words", "learned", "encoder")
@@ -115,9 +116,9 @@ class PIQN(Head):
         dropout: Optional[float] = None,
     ) -> None:
         super().__init__()
-        _check_choice("query_source", query_source, QUERY_SOURCES)
-        _check_choice("boundary", boundary, BOUNDARIES)
-        _check_choice("assignment", assignment, tuple(ASSIGNMENTS))
+        check_choice("PIQN", "query_source", query_source, QUERY_SOURCES)
+        check_choice("PIQN", "boundary", boundary, BOUNDARIES)
+        check_choice("PIQN", "assignment", assignment, tuple(ASSIGNMENTS))
         for name, number, least in (
             ("lstm_layers", lstm_layers, 1),
             ("depth", depth, 1),
@@ -458,7 +459,7 @@ class EntityClassifier(nn.Module):
 
     def grow(self, n_labels: int) -> None:
         """Rows for new labels; they start low, so that what was found before still is."""
-        self.output = grow_outputs(self.output, n_labels + 1, float(self.output.bias.min()) - 4.0)
+        self.output = grow_outputs(self.output, n_labels + 1, self.output.bias.min().item() - 4.0)
 
 
 class WordQueries(nn.Module):
@@ -478,13 +479,7 @@ class WordQueries(nn.Module):
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
         """`(B, N, h)` words to queries, round by round."""
-        n_words = mask.sum(dim=1, keepdim=True)
-        n_queries = (self.per_word * n_words).clamp(min=self.at_least)
-        size = max(self.per_word * mask.shape[1], self.at_least)
-        index = torch.arange(size, device=mask.device).expand(len(mask), -1)
-        real = index < n_queries
-        anchors = (index % n_words.clamp(min=1)) * real
-        rounds = (index // n_words.clamp(min=1)) * real
+        real, anchors, rounds = word_rounds(mask, self.per_word, self.at_least)
         content, position = self.project(words).chunk(2, dim=-1)
         where = anchors.unsqueeze(-1).expand(-1, -1, words.shape[-1])
         content = content.gather(1, where) + self.kind[rounds]
@@ -542,8 +537,3 @@ def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
 
 def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:
     return gold.spans, gold.labels, gold.mask
-
-
-def _check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"PIQN: {name} is {value!r}, must be one of {', '.join(choices)}.")

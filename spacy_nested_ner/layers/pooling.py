@@ -1,7 +1,8 @@
-"""Soft pooling of words by boundary probabilities."""
+"""Pooling of words over spans: soft by boundary probabilities, or the exact maximum."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -19,3 +20,33 @@ def soft_inside(left: Tensor, right: Tensor) -> Tensor:
 def weighted_mean(weights: Tensor, words: Tensor) -> Tensor:
     """`(batch, queries, words)` weights over `(batch, words, width)`: `(batch, queries, width)`."""
     return weights @ words / weights.sum(dim=-1, keepdim=True).clamp(min=1e-6)
+
+
+class RangeMax:
+    """Maximum of the word vectors over any span, by two look-ups.
+
+    Holds the maxima of all runs of 1, 2, 4, ... words, `(levels * batch * words, width)`, that is
+    `words * log2(words)` rows; any span is the union of two runs of one such length.
+    """
+
+    def __init__(self, words: Tensor) -> None:
+        """words: `(batch, words, width)`. Spans must not reach into the padding."""
+        self.shape = words.shape[:2]
+        levels = [words]
+        step = 1
+        while 2 * step <= words.shape[1]:
+            runs = levels[-1]
+            # A run that would reach beyond the last word is never asked for: any value will do.
+            further = torch.cat([runs[:, step:], runs[:, :step]], dim=1)
+            levels.append(torch.maximum(runs, further))
+            step *= 2
+        self.runs = torch.stack(levels).flatten(0, 2)
+
+    def __call__(self, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        """Row of the batch, first and last word of each span, `(K,)` long: `(K, width)`."""
+        n_rows, n_words = self.shape
+        exponents = torch.arange(n_words, device=row.device).add(1).log2()
+        # Rounding may put the logarithm of a power of two a hair below: 8 must give 3.
+        level = (exponents + 1e-4).long()[end - start]
+        base = (level * n_rows + row) * n_words
+        return torch.maximum(self.runs[base + start], self.runs[base + end + 1 - 2**level])

@@ -8,7 +8,7 @@ from thinc.api import Config, Model
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 
-DEFAULT_MODEL = """
+MODEL = """
 [model]
 @architectures = "spacy_nested_ner.{architecture}.v1"
 
@@ -25,9 +25,9 @@ subword_features = true
 
 
 def _shared_defaults(architecture: str) -> Dict[str, Any]:
-    """Settings that all factories have, with a model of this architecture on a small CNN."""
+    """Settings that all factories have."""
     return {
-        "model": Config().from_str(DEFAULT_MODEL.format(architecture=architecture))["model"],
+        "model": Config().from_str(MODEL.format(architecture=architecture))["model"],
         "spans_key": "sc",
         "overlap": "any",
         "labels_per_span": None,
@@ -88,6 +88,108 @@ def make_piqn_ner(
             "label_threshold": label_threshold,
             "boundary_threshold": boundary_threshold,
         },
+    )
+
+
+@Language.factory(
+    "locate_and_label_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults("LocateAndLabel"),
+        "threshold": 0.5,
+        "filter_threshold": 0.15,
+        "nms_iou": 0.6,
+        "nms_decay": 0.9,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_locate_and_label_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+    filter_threshold: float,
+    nms_iou: float,
+    nms_decay: float,
+) -> Any:
+    """`locate_and_label_ner`: the two-stage identifier.
+
+    threshold: smallest score of a span. filter_threshold: smallest probability of a seed span to
+        be taken as a proposal. nms_iou, nms_decay: soft-NMS; a span that overlaps one of a higher
+        score by an IoU of at least `nms_iou` has its own multiplied by `nms_decay` (1: off).
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={
+            "threshold": threshold,
+            "filter_threshold": filter_threshold,
+            "nms_iou": nms_iou,
+            "nms_decay": nms_decay,
+        },
+    )
+
+
+@Language.factory(
+    "proposer_regressor_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults("ProposerRegressor"),
+        "threshold": 0.5,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_proposer_regressor_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+) -> Any:
+    """`proposer_regressor_ner`: entity detection with proposer and regressor.
+
+    threshold: smallest score of a span, `p / (p + P(None))`, where p is the product of the
+        probabilities of its label and of its boundaries; 0.5 is the paper's rule.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={"threshold": threshold},
     )
 
 

@@ -3,25 +3,28 @@ import pickle
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import spacy
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam
 
-from spacy_nested_ner.architectures.query_encoder import (
-    _fit_context,
-    build_query_encoder,
+from spacy_nested_ner.architectures.piece_windows import (
     cut_windows,
+    overlapping_windows,
+)
+from spacy_nested_ner.architectures.query_encoder import (
+    _pieces_of_docs,
+    build_query_encoder,
     encoder_shim,
     query_shim,
 )
+from tests.conftest import make_examples, make_pipeline
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -231,6 +234,11 @@ def some_segments(docs) -> np.ndarray:
     return np.array(halves)
 
 
+def cut(shim, docs, segments, context=0):
+    pieces = _pieces_of_docs(shim, docs, segments)
+    return cut_windows(pieces, segments, context, shim.max_pieces - 2)
+
+
 @pytest.mark.parametrize("context", [0, 2])
 def test_a_segment_does_not_depend_on_its_batch(directory, context):
     docs = make_docs()
@@ -267,7 +275,7 @@ def test_context_is_encoded_and_dropped(directory):
 def test_marked_segment_has_token_type_1(bert, roberta):
     [doc] = make_docs([TEXTS[0]])
     shim = encoder_shim(make_model(bert))
-    [window] = cut_windows(shim, [doc], np.array([(0, 1, 3)]), context=1)
+    [window], _ = cut(shim, [doc], np.array([(0, 1, 3)]), context=1)
     before, inside = window.first, int(window.counts.sum())
     ids, types, mask = shim.pad([window], mark_segment=True)
     expected = [0] * (1 + before) + [1] * inside
@@ -281,48 +289,167 @@ def test_marked_segment_has_token_type_1(bert, roberta):
         make_model(roberta, mark_segment=True)
 
 
-@given(
-    counts=st.lists(st.integers(0, 4), min_size=1, max_size=30),
-    data=st.data(),
-    context=st.integers(0, 12),
-    room=st.integers(0, 30),
-)
-def test_context_fits_and_is_as_wide_as_it_can_be(counts, data, context, room):
-    start = data.draw(st.integers(0, len(counts) - 1))
-    end = data.draw(st.integers(start + 1, len(counts)))
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    left, right = _fit_context(offsets, start, end, context, room)
-    lowest, highest = max(0, start - context), min(len(counts), end + context)
-    assert lowest <= left <= start and end <= right <= highest
-    assert sum(counts[left:start]) + sum(counts[end:right]) <= room
-    # Neither side could take one more word within its share.
-    if left > lowest:
-        share = max(room // 2, room - sum(counts[end:highest]))
-        assert sum(counts[left - 1 : start]) > share
-    if right < highest:
-        share = room // 2
-        assert sum(counts[end : right + 1]) > share
-
-
 def test_context_shrinks_before_a_segment_is_too_long(bert):
     [doc] = make_docs([TEXTS[3]])
     model = make_model(bert, max_pieces=30)
     shim = encoder_shim(model)
     _, offsets = shim.tokenise([doc])[0]
     assert offsets[-1] > 28
-    [window] = cut_windows(shim, [doc], np.array([(0, 5, 6)]), context=50)
+    [window], _ = cut(shim, [doc], np.array([(0, 5, 6)]), context=50)
     assert int(window.counts.sum()) < len(window.ids) <= 28
     words, _ = model.predict(([doc], np.array([(0, 5, 6)])))
     assert np.isfinite(words).all()
 
 
-def test_segment_that_is_too_long_is_not_cut_in_silence(bert):
-    docs = make_docs()
-    model = make_model(bert, max_pieces=20)
-    with pytest.raises(ValueError) as error:
-        model.predict((docs, whole(docs)[2:]))
-    for told in ("doc 3", "0 to 16", "promoter of the", "encoder takes 18", "smaller 'window'"):
-        assert told in str(error.value)
+# Segments with more pieces than the encoder takes
+
+ROOM = 18
+# Words of one to many pieces, among them some with more than half of a window's.
+LONG = " ".join([TEXTS[3], TEXTS[0], "gene-gene-gene-gene", TEXTS[1], "T", TEXTS[3]])
+ENDLESS = "".join(f"NF-kappa{i}/" for i in range(2_000))[:20_000]
+
+
+def make_short_model(directory: str, **settings):
+    """An encoder that takes `ROOM` pieces beside its two special ones."""
+    return make_model(directory, max_pieces=ROOM + 2, **settings)
+
+
+def long_docs():
+    return make_docs([LONG, "gene " + ENDLESS[:60] + " in \n\n cells", "T cells"])
+
+
+def most_central_piece_states(encoder, shim, ids, offsets):
+    """`(pieces, h)` by Hugging Face's own forward pass over windows, word by word."""
+    units = [(int(a), int(b)) for a, b in pairwise(offsets) if b > a]
+    split = [[(a, b)] if b - a <= ROOM else [(i, i + 1) for i in range(a, b)] for a, b in units]
+    units = [unit for parts in split for unit in parts]
+    cuts = np.array([0, *(end for _, end in units)])
+    windows = overlapping_windows(cuts, ROOM)
+    states = []
+    for begin, end in windows:
+        special = shim.special
+        window = [special["cls"], *ids[begin:end].tolist(), special["sep"]]
+        with torch.no_grad():
+            states.append(encoder(torch.tensor([window])).last_hidden_state[0, 1:-1].numpy())
+    rows = []
+    for start, end in units:
+        margins = [min(start - a, b - end) for a, b in windows]
+        best = int(np.argmax(margins))
+        assert margins[best] >= 0
+        rows.append(states[best][start - windows[best][0] : end - windows[best][0]])
+    return np.concatenate(rows), len(windows)
+
+
+@pytest.mark.parametrize("how", ["max", "mean", "first"])
+def test_words_of_a_long_segment_equal_those_of_the_encoder_in_windows(directory, how):
+    docs = long_docs()
+    model = make_short_model(directory, word_pooling=how)
+    shim = encoder_shim(model)
+    encoder = transformers.AutoModel.from_pretrained(directory).eval()
+    pool = {"max": lambda s: s.max(0), "mean": lambda s: s.mean(0), "first": lambda s: s[0]}[how]
+    expected = []
+    for doc, (ids, offsets) in zip(docs, shim.tokenise(docs)):
+        states, n_windows = most_central_piece_states(encoder, shim, ids, offsets)
+        assert (n_windows > 2) == (len(doc) > 2)
+        for begin, end in pairwise(offsets):
+            expected.append(pool(states[begin:end]) if end > begin else np.zeros(WIDTH))
+    words, _ = model.predict((docs, whole(docs)))
+    np.testing.assert_allclose(words, np.array(expected), atol=1e-5)
+
+
+def test_queries_of_a_long_segment_are_the_mean_of_its_windows(bert):
+    """Of words of one piece, so that each window can be given as a segment of its own."""
+    model = make_short_model(bert)
+    vocab = spacy.blank("en").vocab
+    doc = Doc(vocab, words=[TEXTS[2]] * 45)
+    _, queries = model.predict(([doc], whole([doc])))
+    windows = [(0, 18), (9, 27), (18, 36), (27, 45)]
+    _, asked = model.predict(([doc], np.array([(0, *window) for window in windows])))
+    # Pieces up to 13.5, 22.5 and 31.5 belong to the first, the second and the third.
+    shares = np.array([14, 9, 9, 13])
+    by_hand = (asked * shares[:, None, None]).sum(0) / 45
+    np.testing.assert_allclose(queries[0], by_hand, atol=1e-5)
+
+
+def test_a_segment_that_fits_does_not_see_that_others_are_long(directory):
+    docs = [*make_docs([TEXTS[2], "The human T"]), *long_docs()]
+    model = make_short_model(directory)
+    for i in range(2):
+        alone_words, alone_queries = model.predict((docs[i : i + 1], whole(docs[i : i + 1])))
+        words, queries = model.predict((docs, whole(docs)))
+        begin = sum(len(doc) for doc in docs[:i])
+        np.testing.assert_allclose(words[begin : begin + len(docs[i])], alone_words, atol=1e-5)
+        np.testing.assert_allclose(queries[i], alone_queries[0], atol=1e-5)
+
+
+def test_a_segment_of_just_the_limit_is_one_window(bert):
+    model = make_short_model(bert)
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=[TEXTS[2]] * n) for n in (ROOM, ROOM + 1)]
+    windows, joints = cut(encoder_shim(model), docs, whole(docs))
+    assert [len(window.ids) for window in windows] == [ROOM, ROOM, ROOM] and set(joints) == {1}
+    words, _ = model.predict((docs, whole(docs)))
+    expected = words_without_queries(bert, docs[0], "max")
+    np.testing.assert_allclose(words[:ROOM], expected, atol=1e-5)
+
+
+def test_a_long_segment_does_not_depend_on_its_batch(directory):
+    docs = [*long_docs(), *make_docs([TEXTS[3]])]
+    segments = np.array([(0, 0, len(docs[0])), (0, 3, 20), *whole(docs)[1:]])
+    model = make_short_model(directory, context=2)
+    words, queries = model.predict((docs, segments))
+    ends = np.cumsum(segments[:, 2] - segments[:, 1])
+    for batch_pieces in (1, 100_000):
+        model.attrs["batch_pieces"] = batch_pieces
+        for i, row in enumerate(segments):
+            alone_words, alone_queries = model.predict((docs, row[None]))
+            mine = words[ends[i] - (row[2] - row[1]) : ends[i]]
+            np.testing.assert_allclose(alone_words, mine, atol=1e-5)
+            np.testing.assert_allclose(alone_queries[0], queries[i], atol=1e-5)
+
+
+def test_a_token_of_20_000_characters_is_read_to_its_end(roberta):
+    vocab = spacy.blank("en").vocab
+    model = make_model(roberta)
+    docs = [Doc(vocab, words=["the", ENDLESS[:-1] + end, "gene"]) for end in "ab"]
+    (_, offsets), _ = encoder_shim(model).tokenise(docs)
+    assert len(ENDLESS) == 20_000 and np.diff(offsets).max() > 10 * 510
+    model.attrs["word_pooling"] = "mean"
+    words, queries = model.predict((docs, whole(docs)))
+    assert words.shape == (6, WIDTH) and np.isfinite(words).all() and np.isfinite(queries).all()
+    # The two differ in the last character of the long token.
+    assert np.abs(words[1] - words[4]).max() > 1e-5
+
+
+def test_marked_segment_is_marked_in_all_its_windows(bert):
+    model = make_short_model(bert)
+    shim = encoder_shim(model)
+    docs = make_docs([LONG])
+    windows, _ = cut(shim, docs, whole(docs))
+    _, types, mask = shim.pad(windows, mark_segment=True)
+    assert len(windows) > 2 and (types.sum(1) == mask.sum(1) - 2).all()
+
+
+def test_gradients_of_a_long_segment_reach_all_of_it(directory):
+    docs = long_docs()
+    model = make_short_model(directory, word_pooling="mean")
+    encoder, queries = encoder_shim(model).module, query_shim(model).module
+    for what in ("words", "queries"):
+        (words, asked), backprop = model((docs, whole(docs)), is_train=True)
+        d_words, d_asked = np.zeros_like(words), np.zeros_like(asked)
+        (d_words if what == "words" else d_asked)[...] = np.random.default_rng(0).normal(
+            size=(words if what == "words" else asked).shape
+        )
+        backprop((d_words, d_asked))
+        read = set(np.concatenate([ids for ids, _ in encoder_shim(model).tokenise(docs)]).tolist())
+        gradient = encoder.embeddings.word_embeddings.weight.grad
+        assert all(torch.isfinite(gradient[i]).all() and gradient[i].any() for i in read)
+        for name, parameter in (*encoder.named_parameters(), *queries.named_parameters()):
+            assert parameter.grad is None or torch.isfinite(parameter.grad).all(), name
+        asking = queries.content.grad
+        assert (asking is not None and bool(asking.any())) == (what == "queries")
+        encoder.zero_grad()
+        queries.zero_grad()
 
 
 # Training
@@ -496,6 +623,17 @@ def test_missing_directory(tmp_path):
     with pytest.raises(ValueError) as error:
         model.initialize()
     for told in ("spacy_nested_ner.QueryEncoder.v1", missing, "config.json", "there is no"):
+        assert told in str(error.value)
+
+
+def test_missing_directory_through_a_pipeline(tmp_path):
+    """The error tells which setting of the component is wrong and what to do."""
+    missing = str(tmp_path / "gone")
+    tok2vec = {"@architectures": "spacy_nested_ner.QueryEncoder.v1", "name": missing}
+    nlp = make_pipeline(model={"query_source": "encoder", "tok2vec": tok2vec}, examples=None)
+    with pytest.raises(ValueError) as error:
+        nlp.initialize(lambda: make_examples(nlp))
+    for told in (f"'{missing}'", "'name' of the component's tok2vec", "directory with config.json"):
         assert told in str(error.value)
 
 

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from spacy_nested_ner.heads.base import Head
 from spacy_nested_ner.heads.diffusion import Diffusion
+from spacy_nested_ner.heads.locate_and_label import LocateAndLabel
 from spacy_nested_ner.heads.piqn import PIQN
+from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 
 WIDTH = 10
 N_LABELS = 3
@@ -27,6 +29,12 @@ PIQN_PAPER = {
     "none_weight": None,
 }
 PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
+PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
+PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0, "none_weight": 1.0}
+
+# The longest entity has six words: the regressor has to reach it from four.
+LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
+LOCATE_PAPER = {"classifier": "softmax"}
 
 DIFFUSION_SMALL = {"hidden_width": 16, "attention_heads": 2, "n_spans": 12}
 DIFFUSION_PAPER = {
@@ -73,6 +81,40 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "diffusion, paper": (Diffusion, DIFFUSION_PAPER),
     "diffusion, authors": (Diffusion, DIFFUSION_AUTHORS),
     "diffusion, left and width": (Diffusion, {**DIFFUSION_SMALL, "state": "left_width"}),
+    "locate": (LocateAndLabel, LOCATE_SMALL),
+    "locate, negatives drawn": (LocateAndLabel, {**LOCATE_SMALL, "negatives": 5.0}),
+    "locate, paper": (LocateAndLabel, {**LOCATE_SMALL, **LOCATE_PAPER}),
+    "locate, focal": (LocateAndLabel, {**LOCATE_SMALL, "label_loss": "focal"}),
+    "locate, no regressor": (
+        LocateAndLabel,
+        {**LOCATE_SMALL, "lengths": [1, 2, 3, 4, 5, 6], "regressor": None},
+    ),
+    "locate, no filter": (LocateAndLabel, {**LOCATE_SMALL, "span_filter": False}),
+    "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": 0.0}),
+    "proposer": (ProposerRegressor, PROPOSER_SMALL),
+    "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
+    # The rows of table 6 in the paper, two at a time.
+    "proposer, no backward block, no gate": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "backward_block": False, "gated_update": False},
+    ),
+    "proposer, no modulation, no category": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "spatial_modulation": False, "category_embedding": False},
+    ),
+    "proposer, no iteration": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "logits_iteration": False},
+    ),
+    "proposer, neither location nor modulation": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "spatial_modulation": False},
+    ),
+    "proposer, narrow pyramid": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "pyramid_width": 8, "kernel_sizes": [2, 3]},
+    ),
+    "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
 }
 
 # Updates and threshold with which a head has memorised the batch, where 250 and 0.5 are not enough.
@@ -85,7 +127,10 @@ MEMORISES: Dict[str, Tuple[int, float]] = {
 SLOW = ("diffusion, paper",)
 
 # Those whose losses draw random numbers, so that the parts of a batch differ from the whole.
-RANDOM: Tuple[str, ...] = tuple(name for name in HEADS if name.startswith("diffusion"))
+RANDOM = (
+    "locate, negatives drawn",
+    *(name for name in HEADS if name.startswith("diffusion")),
+)
 
 
 def build(name: str, n_labels: int = N_LABELS) -> Head:
@@ -104,4 +149,4 @@ def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:
 
 def rows_of(found: Any) -> List[Tuple[int, ...]]:
     """Predictions as sorted, distinct `(row, first word, last word, label)`."""
-    return sorted(set(zip(*(column.tolist() for column in found[:4]))))
+    return sorted(set(zip(*(column.tolist() for column in list(found)[:4]))))

@@ -1,0 +1,190 @@
+"""Which pieces a pretrained encoder reads together, and word vectors from what it says of them.
+
+A segment that fits is read at once, with some of the text around it. A longer one is read in
+windows that overlap by half, whose answers are joined.
+"""
+
+from typing import Dict, List, NamedTuple, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Pieces of a doc, `(pieces,)` long ids, and where those of each word begin, `(words + 1,)` long.
+DocPieces = Tuple[np.ndarray, np.ndarray]
+
+
+class Window(NamedTuple):
+    """Pieces that are read together.
+
+    ids: `(pieces,)` long. first: the first piece that a vector is wanted of; those around are
+    context. counts: `(vectors,)` long, how many pieces each vector is made from: those of a word,
+    or one where the segment has several windows.
+    """
+
+    ids: np.ndarray
+    first: int
+    counts: np.ndarray
+
+
+class Joint(NamedTuple):
+    """How the windows of one segment become one.
+
+    n_read: pieces in all its windows. chosen: `(pieces,)` long, which of them stands for each piece
+    of the segment. counts: `(words,)` long, the number of pieces of each word. shares:
+    `(windows,)` float, which share of the pieces is chosen from each window.
+    """
+
+    n_read: int
+    chosen: np.ndarray
+    counts: np.ndarray
+    shares: np.ndarray
+
+
+def cut_windows(
+    pieces: Dict[int, DocPieces], segments: np.ndarray, context: int, room: int
+) -> Tuple[List[Window], Dict[int, Joint]]:
+    """Windows of at most `room` pieces for all segments, one segment after the other, and a joint
+    for each segment, by its index, that has several.
+
+    pieces: of the docs by their index. segments: `(S, 3)` int, index of the doc, first word, end
+    word (exclusive). context: words on either side of a segment that are read with it as far as
+    they fit.
+    """
+    windows: List[Window] = []
+    joints: Dict[int, Joint] = {}
+    for index, (doc, start, end) in enumerate(segments.tolist()):
+        ids, offsets = pieces[doc]
+        counts = np.diff(offsets[start : end + 1])
+        n_pieces = int(counts.sum())
+        if n_pieces > room:
+            bounds, joints[index] = _cut_long(counts, room)
+            own = ids[offsets[start] : offsets[end]]
+            windows.extend(Window(own[a:b], 0, np.ones(b - a, dtype=np.int64)) for a, b in bounds)
+            continue
+        left, right = fit_context(offsets, start, end, context, room - n_pieces)
+        first = int(offsets[start] - offsets[left])
+        windows.append(Window(ids[offsets[left] : offsets[right]], first, counts))
+    return windows, joints
+
+
+def fit_context(
+    offsets: np.ndarray, start: int, end: int, context: int, room: int
+) -> Tuple[int, int]:
+    """First and end word of a segment with its context, whole words only.
+
+    Both sides get half of the room in pieces and what the other side leaves of its half.
+    offsets: `(words + 1,)` int, where the pieces of each word begin.
+    """
+    left, right = max(0, start - context), min(len(offsets) - 1, end + context)
+    before = int(offsets[start] - offsets[left])
+    after = int(offsets[right] - offsets[end])
+    if before + after > room:
+        half = room // 2
+        before, after = min(before, max(half, room - after)), min(after, max(half, room - before))
+        left = int(np.searchsorted(offsets, offsets[start] - before, side="left"))
+        right = int(np.searchsorted(offsets, offsets[end] + after, side="right")) - 1
+    return left, right
+
+
+def _cut_long(counts: np.ndarray, room: int) -> Tuple[List[Tuple[int, int]], Joint]:
+    """First and end piece of each window of a long segment, and their joint.
+
+    All pieces of a word come from the window in which the word is most central, those of a word
+    that no window holds each from its own.
+    """
+    # Where a window may begin and end: between words, and between the pieces of an endless word.
+    units = np.repeat(counts, np.where(counts > room, counts, 1))
+    units[units > room] = 1
+    cuts = np.unique(np.concatenate([[0], np.cumsum(units)]))
+    bounds = overlapping_windows(cuts, room)
+    begins, ends = np.array(bounds).T
+    # More of the smaller side is seen by the later of two neighbours from here on: the middle of
+    # a unit lies behind the middle of their overlap. Doubled, to stay with integers.
+    middles = cuts[:-1] + cuts[1:]
+    window_of_unit = np.searchsorted(begins[1:] + ends[:-1], middles, side="left")
+    window = np.repeat(window_of_unit, np.diff(cuts))
+    lengths = ends - begins
+    places = np.cumsum(lengths) - lengths - begins
+    joint = Joint(
+        n_read=int(lengths.sum()),
+        chosen=places[window] + np.arange(len(window)),
+        counts=counts,
+        shares=np.bincount(window, minlength=len(bounds)) / len(window),
+    )
+    return bounds, joint
+
+
+def overlapping_windows(cuts: np.ndarray, room: int) -> List[Tuple[int, int]]:
+    """Cover `0` to `cuts[-1]` by windows of at most `room` that begin and end at cuts.
+
+    Neighbours overlap by half a window, less the part of a word; where words are longer than
+    that, they may do no more than meet. Begins and ends rise. cuts: `(C,)` int, rising from 0, no
+    two further apart than `room`.
+    """
+
+    def last_cut(at: int) -> int:
+        return int(np.searchsorted(cuts, at, side="right")) - 1
+
+    windows: List[Tuple[int, int]] = []
+    here, total = 0, int(cuts[-1])
+    while not windows or windows[-1][1] < total:
+        begin = int(cuts[here])
+        end = int(cuts[last_cut(begin + room)])
+        if end == total:  # the last window is as full as the others
+            begin = int(cuts[np.searchsorted(cuts, total - room)])
+        if not windows or end > windows[-1][1]:
+            windows.append((begin, end))
+        here = max(here + 1, last_cut(begin + room // 2))
+    return windows
+
+
+def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:
+    """`(vectors, h)`, each the "max", "mean" or "first" of its pieces; zeros where it has none.
+
+    pieces: `(pieces, h)`, one vector's after the other's. counts: `(vectors,)` int.
+    """
+    has_piece = torch.from_numpy(counts > 0).to(pieces.device)
+    if how == "first":
+        first = (np.cumsum(counts) - counts)[counts > 0]
+        pooled = pieces[torch.from_numpy(first).to(pieces.device)]
+    else:
+        lengths = torch.from_numpy(counts[counts > 0]).to(pieces.device)
+        pooled = torch.segment_reduce(pieces, how, lengths=lengths, unsafe=True)
+    out = pieces.new_zeros((len(counts), pieces.shape[1]))
+    return out.masked_scatter(has_piece[:, None], pooled)
+
+
+def join_windows(
+    vectors: Tensor, queries: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], how: str
+) -> Tuple[Tensor, Tensor]:
+    """Words `(words, h)` and queries `(S, M, h)` of segments from those of their windows.
+
+    vectors: `(vectors, h)`, what the windows gave, one after the other: words, and pieces of the
+    segments in `joints`. queries: `(windows, M, h)`. n_words: `(S,)` int, of each segment. how:
+    see `pool_pieces`.
+
+    Queries are means over the windows of a segment, weighted by the pieces that each window
+    answers for: a window that mostly repeats its neighbour does not count twice.
+    """
+    chosen, counts, shares, begin = [], [], [], 0
+    for index, length in enumerate(n_words.tolist()):
+        joint = joints.get(index) or _single_window(length)
+        chosen.append(begin + joint.chosen)
+        counts.append(joint.counts)
+        shares.append(joint.shares)
+        begin += joint.n_read
+    device = vectors.device
+    pieces = vectors[torch.from_numpy(np.concatenate(chosen)).to(device)]
+    words = pool_pieces(pieces, np.concatenate(counts), how)
+    share = torch.from_numpy(np.concatenate(shares)).to(queries)
+    n_windows = torch.tensor([len(each) for each in shares], device=device)
+    weighted = (queries * share[:, None, None]).flatten(1)
+    means = torch.segment_reduce(weighted, "sum", lengths=n_windows, unsafe=True)
+    return words, means.unflatten(1, queries.shape[1:])
+
+
+def _single_window(n_words: int) -> Joint:
+    """The joint that leaves the words of a segment as they are."""
+    ones = np.ones(n_words, dtype=np.int64)
+    return Joint(n_read=n_words, chosen=np.arange(n_words), counts=ones, shares=np.ones(1))
