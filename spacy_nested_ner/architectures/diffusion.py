@@ -40,7 +40,7 @@ def build_diffusion(
     n_spans: int = 30,
     spans_per_word: float = 1.0,
     repetition: float = 0.5,
-    quantity: float = 1.0,
+    assignment: str = "nearest",
     none: str = "missed",
     rollout: int = 1,
     match_boundary: float = 1.0,

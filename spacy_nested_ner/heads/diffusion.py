@@ -16,17 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
-from spacy_nested_ner.matching import assign_dynamic
+from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
 
 SCHEDULES = ("cosine", "linear")
 STATES = ("boundaries", "left_width")
 SPAN_POOLINGS = ("mean", "boundaries", "both")
 BOUNDARIES = ("sigmoid", "softmax")
+ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
 NONE_TARGETS = ("missed", "unmatched")
 
 
@@ -103,14 +104,17 @@ class Diffusion(Head):
     repetition: share of the noisy spans that start as copies of gold entities, each entity at
         least once; the others start as random spans. 1 is the paper's repetition strategy, 0 its
         random strategy.
-    quantity: share of the noisy spans that are matched with an entity, each entity at least once.
-        0 is the one-to-one matching of appendix A, 1 what the authors ran.
+    assignment: which noisy spans are matched with an entity. "one_to_one": one for each entity
+        (appendix A). "balanced": all, the same number for each entity (the authors' code, which
+        repeats the entities). "nearest": one for each entity, all others with the cheapest, so
+        that where a span goes does not hang on where the others are.
     none: who learns None: the "unmatched" spans (the paper), or also those whose pointers "missed",
-        that is show words that are no entity. With quantity 1 "unmatched" leaves None to sentences
-        without entities (the authors' code).
+        that is show words that are no entity. With "balanced", "unmatched" leaves None to
+        sentences without entities (the authors' code).
     rollout: how many further steps of the reverse process are trained on the model's own spans.
     match_boundary, match_label: weights of the matching cost (appendix A). match_distance: added
-        to it for each word between a noisy span's boundaries and the entity's.
+        to it for each word between a noisy span's boundaries and the entity's, and where it is
+        another kind's turn, see `costs`.
     boundary_weight, label_weight: of the losses.
     none_weight: class weight of None; None balances the two sides (the authors' code).
     auxiliary: losses after every layer of the span encoder, else after the last only.
@@ -141,7 +145,7 @@ class Diffusion(Head):
         n_spans: int = 30,
         spans_per_word: float = 1.0,
         repetition: float = 0.5,
-        quantity: float = 1.0,
+        assignment: str = "nearest",
         none: str = "missed",
         rollout: int = 1,
         match_boundary: float = 1.0,
@@ -159,10 +163,10 @@ class Diffusion(Head):
             ("boundary", boundary, BOUNDARIES),
             ("schedule", schedule, SCHEDULES),
             ("state", state, STATES),
+            ("assignment", assignment, ASSIGNMENTS),
             ("none", none, NONE_TARGETS),
         ):
-            if choice not in choices:
-                raise ValueError(_says(f"{name} is {choice!r}, must be one of {choices}"))
+            check_choice("Diffusion", name, choice, choices)
         for name, number, least in (
             ("lstm_layers", lstm_layers, 1),
             ("depth", depth, 1),
@@ -177,9 +181,8 @@ class Diffusion(Head):
         ):
             if number < least:
                 raise ValueError(_says(f"{name} must be at least {least}, got {number}"))
-        for name, share in (("repetition", repetition), ("quantity", quantity)):
-            if not 0 <= share <= 1:
-                raise ValueError(_says(f"{name} is a share of the spans, 0 to 1, got {share}"))
+        if not 0 <= repetition <= 1:
+            raise ValueError(_says(f"repetition is a share of the spans, 0 to 1, got {repetition}"))
         if scale <= 0:
             raise ValueError(_says(f"scale must be positive, got {scale}"))
         if none_weight is not None and none_weight <= 0:
@@ -195,7 +198,7 @@ class Diffusion(Head):
         self.boundary, self.auxiliary = boundary, auxiliary
         self.timesteps, self.scale, self.state = timesteps, scale, state
         self.n_spans, self.spans_per_word = n_spans, spans_per_word
-        self.repetition, self.quantity, self.rollout = repetition, quantity, rollout
+        self.repetition, self.assignment, self.rollout = repetition, assignment, rollout
         self.none = none
         self.match_weights = (match_boundary, match_label, match_distance)
         self.loss_weights = (boundary_weight, label_weight)
@@ -361,7 +364,7 @@ class Diffusion(Head):
                 earlier = (timestep * torch.rand(len(words), device=words.device)).long()
                 state = self.reverse_step(state, predicted, timestep, earlier)
                 timestep = earlier
-        return self._losses(answers, noisy, gold, real, mask)
+        return self._losses(answers, noisy, kinds, gold, real, mask)
 
     def expand(self, gold: Gold, lengths: Tensor, real: Tensor) -> Tensor:
         """Clean states of K spans: copies of the gold entities in turn, then random spans.
@@ -380,7 +383,13 @@ class Diffusion(Head):
         return torch.where((place < n_copies).unsqueeze(-1), copies, random)
 
     def _losses(
-        self, answers: List[Answers], noisy: List[Tensor], gold: Gold, real: Tensor, mask: Tensor
+        self,
+        answers: List[Answers],
+        noisy: List[Tensor],
+        kinds: Tensor,
+        gold: Gold,
+        real: Tensor,
+        mask: Tensor,
     ) -> Dict[str, Loss]:
         """Means over all answers, each matched with the gold entities on its own."""
         times = len(answers)
@@ -390,35 +399,43 @@ class Diffusion(Head):
             labels=torch.cat([a.labels for a in answers]),
         )
         started = torch.cat([t for t in noisy for _ in range(times // len(noisy))])
-        real, mask = real.repeat(times, 1), mask.repeat(times, 1)
+        kinds, real, mask = (t.repeat(times, 1) for t in (kinds, real, mask))
         gold = Gold(
             gold.spans.repeat(times, 1, 1), gold.labels.repeat(times, 1), gold.mask.repeat(times, 1)
         )
-        target = self.match(joined, started, gold, real)
+        target = self.match(joined, started, kinds, gold, real)
         return {
             "boundary": self._boundary_loss(joined, gold, target, mask),
             **self._label_losses(joined, gold, self.shown(joined, gold, target), real),
         }
 
     @torch.no_grad()
-    def match(self, answers: Answers, noisy: Tensor, gold: Gold, real: Tensor) -> Tensor:
-        """Gold entity of each span by the Hungarian algorithm (appendix A), -1 for None.
-
-        All entities get the same number of spans, `quantity` of them together.
-        """
+    def match(
+        self, answers: Answers, noisy: Tensor, kinds: Tensor, gold: Gold, real: Tensor
+    ) -> Tensor:
+        """Gold entity of each span by the Hungarian algorithm (appendix A), -1 for None."""
         target = np.full(real.shape, -1, dtype=np.int64)
         if gold.mask.any():
-            costs = self.costs(answers, noisy, gold).float().cpu().numpy()
+            costs = self.costs(answers, noisy, kinds, gold).float().cpu().numpy()
             if not np.isfinite(costs).all():  # diverged: the loss says so, see `NestedNER.update`
                 return torch.from_numpy(target).to(real.device)
             sizes = zip(gold.mask.sum(dim=1).tolist(), real.sum(dim=1).tolist())
             for i, (g, k) in enumerate(sizes):
-                if g:
-                    target[i, :k] = assign_dynamic(costs[i, :k, :g], round(self.quantity * k))
+                target[i, :k] = self._assign(costs[i, :k, :g])
         return torch.from_numpy(target).to(real.device)
 
-    def costs(self, answers: Answers, noisy: Tensor, gold: Gold) -> Tensor:
-        """`(B, K, G)` matching costs."""
+    def _assign(self, cost: np.ndarray) -> np.ndarray:
+        """`(K, G)` costs of one sentence to the entity of each span."""
+        if self.assignment == "nearest":
+            return assign_cheapest(cost, np.full(len(cost), np.inf))
+        return assign_dynamic(cost, len(cost) if self.assignment == "balanced" else 0)
+
+    def costs(self, answers: Answers, noisy: Tensor, kinds: Tensor, gold: Gold) -> Tensor:
+        """`(B, K, G)` matching costs.
+
+        Labels of the same words take turns with the kinds, in the order of their index: no
+        distance tells such entities apart.
+        """
         boundary_weight, label_weight, distance_weight = self.match_weights
         starts, ends = gold.spans.unbind(-1)
         cost = -label_weight * _at(answers.labels.softmax(-1), gold.labels + 1)
@@ -426,7 +443,9 @@ class Diffusion(Head):
         cost -= boundary_weight * _at(self.probability(answers.right), ends)
         if distance_weight:
             distance = (noisy.unsqueeze(2) - gold.spans.unsqueeze(1)).abs().sum(-1)
-            cost += distance_weight * distance
+            n_twins, turn = twins(gold)
+            others_turn = kinds.unsqueeze(2) % n_twins.unsqueeze(1) != turn.unsqueeze(1)
+            cost += distance_weight * (distance + others_turn)
         return cost
 
     @torch.no_grad()
@@ -730,6 +749,14 @@ def share_of(share: float, n_spans: Tensor, n_gold: Tensor) -> Tensor:
     """So many of the spans, but at least one for each entity and none where there is none."""
     number = torch.maximum(n_gold, (share * n_spans).round().long())
     return torch.where(n_gold > 0, number, torch.zeros_like(number))
+
+
+def twins(gold: Gold) -> Tuple[Tensor, Tensor]:
+    """How many entities have the words of each, itself included, and how many of them come before
+    it in the order of the labels. `(B, G)` long both."""
+    same = (gold.spans.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+    earlier = gold.labels.unsqueeze(1) < gold.labels.unsqueeze(2)
+    return same.sum(-1).clamp(min=1), (same & earlier).sum(-1)
 
 
 def mean_inside(spans: Tensor, words: Tensor) -> Tensor:

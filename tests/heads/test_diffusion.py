@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from head_samples import DIFFUSION_PAPER, DIFFUSION_SMALL, GOLD, random_batch, rows_of
+from head_samples import (
+    DIFFUSION_AUTHORS,
+    DIFFUSION_PAPER,
+    DIFFUSION_SMALL,
+    GOLD,
+    random_batch,
+    rows_of,
+)
 
 from spacy_nested_ner.heads.base import Gold, Predictions, mean_losses
 from spacy_nested_ner.heads.diffusion import (
@@ -19,6 +26,7 @@ from spacy_nested_ner.heads.diffusion import (
     distinct,
     mean_inside,
     noise_table,
+    twins,
 )
 
 STATES = ("boundaries", "left_width")
@@ -161,25 +169,45 @@ def answers_by_hand() -> Answers:
 
 REAL = torch.ones(1, 3, dtype=torch.bool)
 NOISY = torch.zeros(1, 3, 2, dtype=torch.long)
+KINDS = torch.zeros(1, 3, dtype=torch.long)
 
 
 def test_matching_minimises_the_cost_of_appendix_a() -> None:
-    gold = Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
-    head = make_head(1, quantity=0.0, boundary="sigmoid", match_distance=0.0)
-    assert head.match(answers_by_hand(), NOISY, gold, REAL).tolist() == [[1, -1, 0]]
-    cost = head.costs(answers_by_hand(), NOISY, gold)
+    answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
+    head = make_head(1, assignment="one_to_one", boundary="sigmoid", match_distance=0.0)
+    assert head.match(answers, NOISY, KINDS, gold, REAL).tolist() == [[1, -1, 0]]
     # Third span, first entity: -P(label) - P(left) - P(right).
     sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
-    torch.testing.assert_close(cost[0, 2, 0], -(2 * sure + label))
-    everything = make_head(1, quantity=1.0, match_distance=0.0)
-    assert everything.match(answers_by_hand(), NOISY, gold, REAL)[0, [0, 2]].tolist() == [1, 0]
-    assert -1 not in everything.match(answers_by_hand(), NOISY, gold, REAL)
+    torch.testing.assert_close(
+        head.costs(answers, NOISY, KINDS, gold)[0, 2, 0], -(2 * sure + label)
+    )
+
+
+def test_balanced_entities_have_equal_numbers_and_nearest_ones_have_not() -> None:
+    gold = Gold.from_lists([[(0, 0, 0), (5, 5, 0)]])
+    noisy = torch.tensor([[[0, 0], [0, 1], [1, 1], [5, 4]]])
+    answers = Answers(*(torch.zeros(1, 4, size) for size in (6, 6, 2)))
+    for assignment, expected in (("balanced", [0, 0, 1, 1]), ("nearest", [0, 0, 0, 1])):
+        head = make_head(1, assignment=assignment)
+        kinds, real = torch.zeros(1, 4, dtype=torch.long), torch.ones(1, 4, dtype=torch.bool)
+        assert head.match(answers, noisy, kinds, gold, real).tolist() == [expected]
 
 
 def test_distance_keeps_far_spans_away() -> None:
-    head = make_head(1, quantity=0.0, match_distance=5.0)
+    head = make_head(1, assignment="one_to_one", match_distance=5.0)
     gold, noisy = Gold.from_lists([[(0, 0, 0)]]), torch.tensor([[[0, 1], [0, 0], [1, 1]]])
-    assert head.match(answers_by_hand(), noisy, gold, REAL).tolist() == [[-1, 0, -1]]
+    assert head.match(answers_by_hand(), noisy, KINDS, gold, REAL).tolist() == [[-1, 0, -1]]
+
+
+def test_labels_of_the_same_words_take_turns_with_the_kinds() -> None:
+    gold = Gold.from_lists([[(0, 0, 1), (1, 1, 0), (0, 0, 0)], [(0, 1, 0)]])
+    n_twins, turn = twins(gold)
+    assert n_twins[0].tolist() == [2, 1, 2] and turn[0].tolist() == [1, 0, 0]
+    noisy, kinds = torch.zeros(2, 4, 2).long(), torch.arange(4).expand(2, -1)
+    answers = Answers(*(torch.zeros(2, 4, size) for size in (2, 2, 3)))
+    cost = make_head(2, match_distance=2.0).costs(answers, noisy, kinds, gold)
+    assert (cost[0, :, 0] - cost[0, :, 2]).tolist() == [2.0, -2.0, 2.0, -2.0]
+    assert len(cost[1, :, 0].unique()) == 1
 
 
 def test_a_span_whose_pointers_miss_learns_none() -> None:
@@ -353,12 +381,25 @@ def test_one_word_sentences_with_two_labels_and_none_are_learned(steps) -> None:
     assert rows_of(found) == [(0, 0, 0, 0), (0, 0, 0, 1)]
 
 
+@pytest.mark.parametrize("settings", [DIFFUSION_PAPER, DIFFUSION_AUTHORS], ids=["paper", "authors"])
+def test_published_forms_denoise_a_sentence(settings) -> None:
+    head, (words, mask) = make_head(**settings), random_batch((6,))
+    gold = Gold.from_lists([[(0, 2, 0), (4, 4, 1)]])
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+    for _ in range(120):
+        optimizer.zero_grad()
+        torch.stack(list(mean_losses([head(words, mask, gold=gold)]).values())).sum().backward()
+        optimizer.step()
+    found = head.eval().trajectory(words, mask, {})[-1].spans[0].tolist()
+    assert {tuple(span) for span in found} == {(0, 2), (4, 4)}
+
+
 def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
     words, mask = random_batch()
     for settings, learned in (
-        ({"quantity": 1.0, "none": "unmatched"}, False),
-        ({"quantity": 0.0, "none": "unmatched"}, True),
-        ({"quantity": 1.0, "none": "missed"}, True),
+        ({"assignment": "balanced", "none": "unmatched"}, False),
+        ({"assignment": "one_to_one", "none": "unmatched"}, True),
+        ({"assignment": "balanced", "none": "missed"}, True),
     ):
         head = make_head(**{**DIFFUSION_PAPER, **settings, "none_weight": None})
         losses = head(words, mask, gold=Gold.from_lists(GOLD))
@@ -378,7 +419,7 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
         ({"n_spans": 0}, "n_spans must be at least 1"),
         ({"rollout": -1}, "rollout must be at least 0"),
         ({"repetition": 1.5}, "repetition"),
-        ({"quantity": -0.1}, "quantity"),
+        ({"assignment": "random"}, "nearest"),
         ({"scale": 0.0}, "scale"),
         ({"none_weight": 0.0}, "none_weight"),
         ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
