@@ -45,7 +45,7 @@ def build_diffusion(
     rollout: int = 1,
     match_boundary: float = 1.0,
     match_label: float = 1.0,
-    match_distance: float = 1.0,
+    match_distance: float = 3.0,
     boundary_weight: float = 1.0,
     label_weight: float = 1.0,
     none_weight: Optional[float] = 1.0,

@@ -114,7 +114,8 @@ class Diffusion(Head):
     rollout: how many further steps of the reverse process are trained on the model's own spans.
     match_boundary, match_label: weights of the matching cost (appendix A). match_distance: added
         to it for each word between a noisy span's boundaries and the entity's, and where it is
-        another kind's turn, see `costs`.
+        another kind's turn, see `costs`. From 3 on no probability outweighs a word, and which
+        entity a span becomes does not change while the head learns.
     boundary_weight, label_weight: of the losses.
     none_weight: class weight of None; None balances the two sides (the authors' code).
     auxiliary: losses after every layer of the span encoder, else after the last only.
@@ -150,7 +151,7 @@ class Diffusion(Head):
         rollout: int = 1,
         match_boundary: float = 1.0,
         match_label: float = 1.0,
-        match_distance: float = 1.0,
+        match_distance: float = 3.0,
         boundary_weight: float = 1.0,
         label_weight: float = 1.0,
         none_weight: Optional[float] = 1.0,

@@ -59,6 +59,7 @@ DIFFUSION_AUTHORS = {
     **DIFFUSION_PAPER,
     "depth": 2,
     "lstm_layers": 2,
+    "feedforward": 3,
     "span_pooling": "boundaries",
     "schedule": "linear",
     "state": "left_width",
@@ -80,7 +81,11 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "diffusion": (Diffusion, DIFFUSION_SMALL),
     "diffusion, paper": (Diffusion, DIFFUSION_PAPER),
     "diffusion, authors": (Diffusion, DIFFUSION_AUTHORS),
-    "diffusion, left and width": (Diffusion, {**DIFFUSION_SMALL, "state": "left_width"}),
+    # Widths are drawn from the whole sentence: it takes more of them to come near a short entity.
+    "diffusion, left and width": (
+        Diffusion,
+        {**DIFFUSION_SMALL, "state": "left_width", "n_spans": 24},
+    ),
     "locate": (LocateAndLabel, LOCATE_SMALL),
     "locate, negatives drawn": (LocateAndLabel, {**LOCATE_SMALL, "negatives": 5.0}),
     "locate, paper": (LocateAndLabel, {**LOCATE_SMALL, **LOCATE_PAPER}),
