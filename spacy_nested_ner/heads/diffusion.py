@@ -210,7 +210,7 @@ class Diffusion(Head):
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
         self.pool = SpanPooling(h, span_pooling)
-        self.kinds = nn.Parameter(torch.randn(span_kinds, h) * 0.1)
+        self.kinds = nn.Parameter(torch.randn(span_kinds, h) * 0.5)
         self.time = TimestepEmbedding(h)
         self.layers = nn.ModuleList(
             SpanLayer(h, attention_heads, feedforward) for _ in range(depth)
