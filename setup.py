@@ -37,12 +37,15 @@ setup(
     extras_require={"transformers": TRANSFORMERS, "dev": DEV + TRANSFORMERS},
     entry_points={
         "spacy_factories": [
+            "diffusion_ner = spacy_nested_ner.pipeline.factories:make_diffusion_ner",
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
             "locate_and_label_ner = spacy_nested_ner.pipeline.factories:make_locate_and_label_ner",
             "proposer_regressor_ner = "
             "spacy_nested_ner.pipeline.factories:make_proposer_regressor_ner",
         ],
         "spacy_architectures": [
+            "spacy_nested_ner.Diffusion.v1 = "
+            "spacy_nested_ner.architectures.diffusion:build_diffusion",
             "spacy_nested_ner.HybridEncoder.v1 = "
             "spacy_nested_ner.architectures.hybrid_encoder:build_hybrid_encoder",
             "spacy_nested_ner.LayerMeanTransformer.v1 = "

@@ -16,6 +16,7 @@ from thinc.api import Adam
 # Name of the variant: factory, settings of its model beside those of SMALL_MODELS, updates that
 # it needs to memorise the ten sentences.
 VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
+    "diffusion_ner": ("diffusion_ner", {}, 140),
     "piqn_ner": ("piqn_ner", {}, 60),
     "piqn_ner, learned queries": (
         "piqn_ner",
@@ -66,6 +67,13 @@ SMALL_CNN = {
     "subword_features": True,
 }
 SMALL_MODELS: Dict[str, Dict[str, Any]] = {
+    "diffusion_ner": {
+        "@architectures": "spacy_nested_ner.Diffusion.v1",
+        "hidden_width": 48,
+        "attention_heads": 2,
+        "n_spans": 20,
+        "tok2vec": SMALL_CNN,
+    },
     "piqn_ner": {
         "@architectures": "spacy_nested_ner.PIQN.v1",
         "hidden_width": 48,

@@ -17,6 +17,7 @@ CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 
 def test_there_are_configs() -> None:
     systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
+    systems |= {"diffusion_cnn", "diffusion_transformer"}
     systems |= {"proposer_regressor_cnn", "proposer_regressor_transformer"}
     assert systems <= {path.stem for path in CONFIGS}
 
@@ -55,6 +56,8 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
 # Settings of the component that differ when the ten sentences are to be memorised. The paper's
 # head is as small as its encoder here, and one of the sentences has a span with two labels.
 MEMORISED: Dict[str, Dict[str, Any]] = {
+    "diffusion_cnn": {},
+    "diffusion_transformer": {},
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
     "locate_and_label_paper": {

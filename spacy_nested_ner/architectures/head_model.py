@@ -129,7 +129,7 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
     """
     if not isinstance(X, HeadInput):
         X = whole_docs(list(X))
-    words, queries, offsets, backprop = _encode(model, X, is_train)
+    words, queries, offsets, backprop = encode(model, X, is_train)
     lengths = X.segments[:, 2] - X.segments[:, 1]
     batches = cut_batches(lengths, model.attrs["batch_words"])
     if X.gold is None:
@@ -155,7 +155,7 @@ def whole_docs(docs: List[Any]) -> HeadInput:
     return HeadInput(docs, np.array(rows, dtype=np.int64).reshape(-1, 3))
 
 
-def _encode(
+def encode(
     model: HeadModel, X: HeadInput, is_train: bool
 ) -> Tuple[Tensor, Optional[Tensor], np.ndarray, Callable[..., List[Any]]]:
     """Flat word vectors `(all words, width)`, queries `(segments, M, width)` if any, where each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,11 @@ class AdditivePointer(nn.Module):
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
         """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        fused = torch.relu(self.query(queries).unsqueeze(2) + self.word(words).unsqueeze(1))
+        return self.point(queries, self.word(words))
+
+    def point(self, queries: Tensor, projected: Tensor) -> Tensor:
+        """As `forward`, on `self.word(words)`, for those who ask the same words several times."""
+        fused = torch.relu(self.query(queries).unsqueeze(2) + projected.unsqueeze(1))
         return self.score(fused).squeeze(-1)
 
 
@@ -42,8 +46,11 @@ class BilinearPointer(nn.Module):
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
         """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        product = self.query(queries) @ self.word(words).transpose(1, 2)
-        return product * self.scale + self.bias
+        return self.point(queries, self.word(words))
+
+    def point(self, queries: Tensor, projected: Tensor) -> Tensor:
+        """As `forward`, on `self.word(words)`, for those who ask the same words several times."""
+        return self.query(queries) @ projected.transpose(1, 2) * self.scale + self.bias
 
 
 class OffsetBias(nn.Module):
@@ -64,13 +71,14 @@ class OffsetBias(nn.Module):
         return self.bias[offset + self.reach]
 
 
-POINTERS: Dict[str, Callable[[int], nn.Module]] = {
+Pointer = Union[AdditivePointer, BilinearPointer]
+POINTERS: Dict[str, Callable[[int], Pointer]] = {
     "additive": AdditivePointer,
     "bilinear": BilinearPointer,
 }
 
 
-def make_pointer(kind: str, width: int) -> nn.Module:
+def make_pointer(kind: str, width: int) -> Pointer:
     """A pointer by name; ValueError with the names there are for any other."""
     if kind not in POINTERS:
         raise ValueError(f"Unknown pointer {kind!r}: choose one of {', '.join(sorted(POINTERS))}.")

@@ -191,3 +191,69 @@ def make_proposer_regressor_ner(
         scorer=scorer,
         options={"threshold": threshold},
     )
+
+
+@Language.factory(
+    "diffusion_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults("Diffusion"),
+        "threshold": 0.8,
+        "steps": 5,
+        "n_spans": 60,
+        "spans_per_word": 2.0,
+        "eta": 0.0,
+        "seed": 0,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_diffusion_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+    steps: int,
+    n_spans: int,
+    spans_per_word: float,
+    eta: float,
+    seed: int,
+) -> Any:
+    """`diffusion_ner`: boundary-denoising diffusion.
+
+    threshold: smallest score of a span, the mean of the probabilities of its label and of its two
+        boundaries (a third of the paper's sum).
+    steps: denoising steps. n_spans, spans_per_word: noisy spans of a sentence, the larger of the
+        two numbers. None of the three depends on what was trained with.
+    eta: 0 for deterministic steps (the paper), up to 1 for noise in each step (the authors' code).
+    seed: of the noise; the spans depend on the text and on it alone.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={
+            "threshold": threshold,
+            "steps": steps,
+            "n_spans": n_spans,
+            "spans_per_word": spans_per_word,
+            "eta": eta,
+            "seed": seed,
+        },
+    )

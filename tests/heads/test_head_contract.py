@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from head_samples import GOLD, HEADS, N_LABELS, RANDOM, build, random_batch, rows_of
+from head_samples import (
+    GOLD,
+    HEADS,
+    N_LABELS,
+    RANDOM,
+    SLOW,
+    build,
+    random_batch,
+    rows_of,
+)
 
 from spacy_nested_ner.heads.base import Gold, Head, mean_losses
 
@@ -26,8 +35,9 @@ def total(losses: dict) -> torch.Tensor:
     return torch.stack(list(mean_losses([losses]).values())).sum()
 
 
-def test_it_memorises_nested_entities(head) -> None:
-    words, mask = random_batch()
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in SLOW])
+def test_it_memorises_nested_entities(name) -> None:
+    head, (words, mask) = build(name), random_batch()
     gold = Gold.from_lists(GOLD)
     optimizer = torch.optim.Adam(head.parameters(), lr=0.005)
     for _ in range(250):

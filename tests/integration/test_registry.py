@@ -12,6 +12,7 @@ import thinc.api
 from spacy.language import Language
 
 REGISTERED = [
+    ("spacy_architectures", "spacy_nested_ner.Diffusion.v1"),
     ("spacy_architectures", "spacy_nested_ner.HybridEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.LayerMeanTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.LocateAndLabel.v1"),
@@ -20,6 +21,7 @@ REGISTERED = [
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"),
     ("spacy_cli", "nested-ner"),
+    ("spacy_factories", "diffusion_ner"),
     ("spacy_factories", "locate_and_label_ner"),
     ("spacy_factories", "piqn_ner"),
     ("spacy_factories", "proposer_regressor_ner"),

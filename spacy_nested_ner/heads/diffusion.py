@@ -1,0 +1,795 @@
+"""DiffusionNER (Shen et al., 2023, "DiffusionNER: Boundary Diffusion for Named Entity
+Recognition"): noisy spans are denoised, step by step, into the entities of a sentence.
+
+Section and equation numbers are the paper's. Shapes: B batch, N words, K noisy spans, G gold
+entities, C labels, h hidden width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.layers.growing import grow_outputs
+from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
+from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
+from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
+
+SCHEDULES = ("cosine", "linear")
+STATES = ("boundaries", "left_width")
+SPAN_POOLINGS = ("mean", "boundaries", "both")
+BOUNDARIES = ("sigmoid", "softmax")
+ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
+NONE_TARGETS = ("missed", "unmatched")
+
+
+@dataclass
+class Sentence:
+    """What all denoising steps share: everything that depends on the words alone.
+
+    words: `(B, N, h)`. mask: `(B, N)` bool. left, right: the words as the pointers read them.
+    edges: the words as the pooling of boundaries reads them. keys, values: of each span layer.
+    """
+
+    words: Tensor
+    mask: Tensor
+    left: Tensor
+    right: Tensor
+    edges: Optional[Tuple[Tensor, Tensor]]
+    memory: List[Tuple[Tensor, Tensor]]
+
+    @property
+    def lengths(self) -> Tensor:
+        """`(B, 1)` long: words of each sentence."""
+        return self.mask.sum(dim=1, keepdim=True)
+
+
+@dataclass
+class Answers:
+    """What the noisy spans say, layers stacked before the batch where several are asked for.
+
+    left, right: `(B, K, N)` boundary logits. labels: `(B, K, C + 1)` class logits, None first.
+    """
+
+    left: Tensor
+    right: Tensor
+    labels: Tensor
+
+
+class Denoised(NamedTuple):
+    """One step of the reverse process, all `(B, K)`.
+
+    timestep: before the step, T - 1 to 0. real: False for padding among the spans.
+    noisy: `(B, K, 2)` first and last word of the spans that went in. spans: the same of those that
+    came out. label: index from 0, -1 for None. score: mean of the three probabilities.
+    """
+
+    timestep: int
+    real: Tensor
+    noisy: Tensor
+    spans: Tensor
+    label: Tensor
+    score: Tensor
+
+
+class Diffusion(Head):
+    """Boundary-denoising diffusion.
+
+    width, n_labels: see `Head`.
+    hidden_width: h. lstm_layers, lstm_dropout: of the sentence encoder's BiLSTM.
+    depth, attention_heads, feedforward: layers of the span encoder, each with self-attention among
+        the spans and cross-attention to the words; the last is a multiple of h.
+    span_pooling: a noisy span is the "mean" of its words, its two "boundaries" side by side, or
+        "both".
+    span_kinds: noisy spans are dealt out to so many kinds, each with a learned vector, so that two
+        spans on the same words can say different things. 1 is the paper's form; the authors' code
+        breaks the tie with sinusoids of the span's index.
+    pointer: "additive" (the paper's) or "bilinear". boundary: "sigmoid", independent words, or
+        "softmax" over the words. offset_reach: the pointers also learn a bias for each distance up
+        to this from the noisy boundary; 0 for none.
+    answer_pooling: the classifier also sees the words between the predicted boundaries.
+    schedule: "cosine" or "linear" noise. timesteps: T. scale: half width lambda of the interval
+        that positions are mapped to; the larger, the cleaner the spans at the same step.
+    state: diffuse the two "boundaries" (the paper) or "left_width" (the authors' code).
+    n_spans, spans_per_word: noisy spans of a sentence in training, the larger of the two numbers;
+        and never fewer than it has entities.
+    repetition: share of the noisy spans that start as copies of gold entities, each entity at
+        least once; the others start as random spans. 1 is the paper's repetition strategy, 0 its
+        random strategy.
+    assignment: which noisy spans are matched with an entity. "one_to_one": one for each entity
+        (appendix A). "balanced": all, the same number for each entity (the authors' code, which
+        repeats the entities). "nearest": one for each entity, all others with the cheapest, so
+        that where a span goes does not hang on where the others are.
+    none: who learns None: the "unmatched" spans (the paper), or also those whose pointers "missed",
+        that is show words that are no entity. With "balanced", "unmatched" leaves None to
+        sentences without entities (the authors' code).
+    rollout: how many further steps of the reverse process are trained on the model's own spans.
+    match_boundary, match_label: weights of the matching cost (appendix A). match_distance: added
+        to it for each word between a noisy span's boundaries and the entity's, and where it is
+        another kind's turn, see `costs`. From 3 on no probability outweighs a word, and which
+        entity a span becomes does not change while the head learns.
+    boundary_weight, label_weight: of the losses.
+    none_weight: class weight of None; None balances the two sides (the authors' code).
+    auxiliary: losses after every layer of the span encoder, else after the last only.
+    dropout: None follows `training.dropout`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_labels: int,
+        *,
+        hidden_width: int = 128,
+        lstm_layers: int = 1,
+        lstm_dropout: float = 0.0,
+        depth: int = 2,
+        attention_heads: int = 4,
+        feedforward: int = 2,
+        span_pooling: str = "both",
+        span_kinds: int = 4,
+        pointer: str = "bilinear",
+        boundary: str = "softmax",
+        offset_reach: int = 8,
+        answer_pooling: bool = True,
+        schedule: str = "cosine",
+        timesteps: int = 1000,
+        scale: float = 2.0,
+        state: str = "boundaries",
+        n_spans: int = 30,
+        spans_per_word: float = 1.0,
+        repetition: float = 0.5,
+        assignment: str = "nearest",
+        none: str = "missed",
+        rollout: int = 1,
+        match_boundary: float = 1.0,
+        match_label: float = 1.0,
+        match_distance: float = 3.0,
+        boundary_weight: float = 1.0,
+        label_weight: float = 1.0,
+        none_weight: Optional[float] = 1.0,
+        auxiliary: bool = True,
+        dropout: Optional[float] = None,
+    ) -> None:
+        super().__init__()
+        for name, choice, choices in (
+            ("span_pooling", span_pooling, SPAN_POOLINGS),
+            ("boundary", boundary, BOUNDARIES),
+            ("schedule", schedule, SCHEDULES),
+            ("state", state, STATES),
+            ("assignment", assignment, ASSIGNMENTS),
+            ("none", none, NONE_TARGETS),
+        ):
+            check_choice("Diffusion", name, choice, choices)
+        for name, number, least in (
+            ("lstm_layers", lstm_layers, 1),
+            ("depth", depth, 1),
+            ("attention_heads", attention_heads, 1),
+            ("feedforward", feedforward, 1),
+            ("span_kinds", span_kinds, 1),
+            ("offset_reach", offset_reach, 0),
+            ("timesteps", timesteps, 1),
+            ("n_spans", n_spans, 1),
+            ("spans_per_word", spans_per_word, 0),
+            ("rollout", rollout, 0),
+        ):
+            if number < least:
+                raise ValueError(_says(f"{name} must be at least {least}, got {number}"))
+        if not 0 <= repetition <= 1:
+            raise ValueError(_says(f"repetition is a share of the spans, 0 to 1, got {repetition}"))
+        if scale <= 0:
+            raise ValueError(_says(f"scale must be positive, got {scale}"))
+        if none_weight is not None and none_weight <= 0:
+            raise ValueError(_says(f"none_weight must be positive or null, got {none_weight}"))
+        if hidden_width % (2 * attention_heads):
+            raise ValueError(
+                _says(
+                    f"hidden_width ({hidden_width}) must be a multiple of twice the "
+                    f"attention_heads ({attention_heads})"
+                )
+            )
+        self.width, self.n_labels = width, n_labels
+        self.boundary, self.auxiliary = boundary, auxiliary
+        self.timesteps, self.scale, self.state = timesteps, scale, state
+        self.n_spans, self.spans_per_word = n_spans, spans_per_word
+        self.repetition, self.assignment, self.rollout = repetition, assignment, rollout
+        self.none = none
+        self.match_weights = (match_boundary, match_label, match_distance)
+        self.loss_weights = (boundary_weight, label_weight)
+        self.none_weight = none_weight
+        # Kept out of the saved weights: it follows from the settings, and in double precision.
+        self.signal = alpha_bars(schedule, timesteps)
+        h = hidden_width
+        self.input_dropout = nn.Dropout(0.0)
+        self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
+        self.pool = SpanPooling(h, span_pooling)
+        self.kinds = nn.Parameter(torch.randn(span_kinds, h) * 0.5)
+        self.time = TimestepEmbedding(h)
+        self.layers = nn.ModuleList(
+            SpanLayer(h, attention_heads, feedforward) for _ in range(depth)
+        )
+        self.left, self.right = make_pointer(pointer, h), make_pointer(pointer, h)
+        self.left_offset = OffsetBias(offset_reach) if offset_reach else None
+        self.right_offset = OffsetBias(offset_reach) if offset_reach else None
+        self.classifier = EntityClassifier(h, n_labels, answer_pooling)
+        if dropout is not None:
+            self.fix_dropout(dropout)
+
+    # Spans as numbers ---------------------------------------------------------------------------
+
+    def to_state(self, spans: Tensor, lengths: Tensor) -> Tensor:
+        """Spans as points in (-scale, scale), the space that noise is added in (section 4.1).
+
+        Word i of n, or a width of i + 1 words, is the middle of the i-th of n equal cells, so that
+        `to_spans` brings every span of every sentence back, one-word sentences included.
+        spans: `(B, K, 2)` long, both inclusive. lengths: `(B, 1)`. Returns double precision.
+        """
+        first, last = spans.unbind(-1)
+        second = last - first if self.state == "left_width" else last
+        share = (torch.stack([first, second], dim=-1) + 0.5) / lengths.unsqueeze(-1).double()
+        return (2 * share - 1) * self.scale
+
+    def to_spans(self, state: Tensor, lengths: Tensor) -> Tensor:
+        """The words that points fall on; points outside the interval count as its ends.
+
+        Boundaries in the wrong order change places; a width ends with the sentence. Inverse of
+        `to_state`.
+        """
+        share = (state / self.scale + 1) / 2
+        last_word = (lengths - 1).unsqueeze(-1)
+        cells = torch.minimum(
+            (share * lengths.unsqueeze(-1)).floor().clamp(min=0).long(), last_word
+        )
+        first, second = cells.unbind(-1)
+        if self.state == "left_width":
+            return torch.stack([first, torch.minimum(first + second, last_word[..., 0])], dim=-1)
+        return torch.stack([torch.minimum(first, second), torch.maximum(first, second)], dim=-1)
+
+    def add_noise(self, state: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
+        """Forward process (eq. 3-4). timestep: `(B,)` long, 0 the cleanest."""
+        signal = self.signal.to(state.device)[timestep].view(-1, 1, 1)
+        return signal.sqrt() * state + (1 - signal).sqrt() * noise
+
+    def reverse_step(
+        self,
+        state: Tensor,
+        clean: Tensor,
+        timestep: Tensor,
+        earlier: Tensor,
+        eta: float = 0.0,
+        noise: Optional[Tensor] = None,
+    ) -> Tensor:
+        """DDIM: from `timestep` to the `earlier` one, given the predicted clean state (eq. 6-7).
+
+        eta: 0 is deterministic (the paper), 1 as noisy as the forward process (the authors' code);
+        it needs `noise` in the shape of `state`.
+        """
+        table = self.signal.to(state.device)
+        now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
+        predicted_noise = (state - now.sqrt() * clean) / (1 - now).sqrt()
+        variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
+        state = then.sqrt() * clean + (1 - then - variance).clamp(min=0).sqrt() * predicted_noise
+        return state if noise is None else state + variance.clamp(min=0).sqrt() * noise
+
+    # Denoising network --------------------------------------------------------------------------
+
+    def read(self, words: Tensor, mask: Tensor) -> Sentence:
+        """Sentence encoder and all that depends on it alone (section 4.2)."""
+        words = self.lstm(self.input_dropout(words), mask)
+        return Sentence(
+            words=words,
+            mask=mask,
+            left=self.left.word(words),
+            right=self.right.word(words),
+            edges=self.pool.edges(words),
+            memory=[cast(SpanLayer, layer).remember(words) for layer in self.layers],
+        )
+
+    def denoise(
+        self,
+        sentence: Sentence,
+        noisy: Tensor,
+        kinds: Tensor,
+        real: Tensor,
+        timestep: Tensor,
+        all_layers: bool = False,
+    ) -> List[Answers]:
+        """The network f(x_t, S, t): one answer, or with `all_layers` one after every layer.
+
+        noisy: `(B, K, 2)` long spans. kinds: `(K,)` or `(B, K)` long. real: `(B, K)` bool.
+        timestep: `(B,)` long.
+        """
+        time = self.time(timestep / self.timesteps).unsqueeze(1)
+        spans = self.pool(sentence, noisy) + self.kinds[kinds]
+        answers = []
+        for i, layer in enumerate(self.layers):
+            spans = layer(spans, real, sentence.memory[i], sentence.mask)
+            if all_layers or i == len(self.layers) - 1:
+                answers.append(self._answer(sentence, spans + time, noisy))
+        return answers
+
+    def _answer(self, sentence: Sentence, spans: Tensor, noisy: Tensor) -> Answers:
+        """Two boundary pointers and the classifier."""
+        left = self.left.point(spans, sentence.left)
+        right = self.right.point(spans, sentence.right)
+        if self.left_offset is not None and self.right_offset is not None:
+            left = left + self.left_offset(noisy[..., 0], left.shape[-1])
+            right = right + self.right_offset(noisy[..., 1], right.shape[-1])
+        left, right = mask_words(left, sentence.mask), mask_words(right, sentence.mask)
+        labels = self.classifier(
+            spans, sentence.words, self.probability(left), self.probability(right)
+        )
+        return Answers(left, right, labels)
+
+    def probability(self, boundary_logits: Tensor) -> Tensor:
+        """Boundary probabilities of each word."""
+        if self.boundary == "sigmoid":
+            return boundary_logits.sigmoid()
+        return boundary_logits.softmax(dim=-1)
+
+    def pointed_at(self, answers: Answers) -> Tensor:
+        """Spans that the pointers show, `(B, K, 2)`: a last word before the first counts as it."""
+        first = answers.left.argmax(dim=-1)
+        return torch.stack([first, torch.maximum(first, answers.right.argmax(dim=-1))], dim=-1)
+
+    # Training -----------------------------------------------------------------------------------
+
+    def losses(
+        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
+    ) -> Dict[str, Loss]:
+        """Algorithm 1 at one random timestep per sentence, and `rollout` steps from there."""
+        sentence = self.read(words, mask)
+        lengths = sentence.lengths
+        counts = span_counts(lengths[:, 0], self.n_spans, self.spans_per_word)
+        counts = torch.maximum(counts, gold.mask.sum(dim=1))
+        real = torch.arange(int(counts.max()), device=mask.device) < counts.unsqueeze(1)
+        clean = self.expand(gold, lengths, real)
+        # At random: in turn, a kind would tell which entity a span is a copy of.
+        kinds = torch.randint(len(self.kinds), real.shape, device=words.device)
+        timestep = torch.randint(self.timesteps, (len(words),), device=words.device)
+        state = self.add_noise(clean, timestep, torch.randn_like(clean))
+        answers: List[Answers] = []
+        noisy: List[Tensor] = []
+        for step in range(self.rollout + 1):
+            noisy.append(self.to_spans(state, lengths))
+            answers += self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
+            if step < self.rollout:
+                predicted = self.to_state(self.pointed_at(answers[-1]), lengths)
+                earlier = (timestep * torch.rand(len(words), device=words.device)).long()
+                state = self.reverse_step(state, predicted, timestep, earlier)
+                timestep = earlier
+        return self._losses(answers, noisy, kinds, gold, real, mask)
+
+    def expand(self, gold: Gold, lengths: Tensor, real: Tensor) -> Tensor:
+        """Clean states of K spans: copies of the gold entities in turn, then random spans.
+
+        Section 4.1: `repetition` of the spans are copies, each entity at least once. Random spans
+        are drawn from the distribution that the forward process ends in.
+        """
+        place = torch.arange(real.shape[1], device=real.device).expand_as(real)
+        n_gold = gold.mask.sum(dim=1, keepdim=True)
+        n_copies = share_of(self.repetition, real.sum(dim=1, keepdim=True), n_gold)
+        random = torch.randn((*real.shape, 2), dtype=torch.double, device=real.device)
+        if not gold.mask.any():
+            return random
+        chosen = (place % n_gold.clamp(min=1)).unsqueeze(-1).expand(-1, -1, 2)
+        copies = self.to_state(gold.spans.gather(1, chosen), lengths)
+        return torch.where((place < n_copies).unsqueeze(-1), copies, random)
+
+    def _losses(
+        self,
+        answers: List[Answers],
+        noisy: List[Tensor],
+        kinds: Tensor,
+        gold: Gold,
+        real: Tensor,
+        mask: Tensor,
+    ) -> Dict[str, Loss]:
+        """Means over all answers, each matched with the gold entities on its own."""
+        times = len(answers)
+        joined = Answers(
+            left=torch.cat([a.left for a in answers]),
+            right=torch.cat([a.right for a in answers]),
+            labels=torch.cat([a.labels for a in answers]),
+        )
+        started = torch.cat([t for t in noisy for _ in range(times // len(noisy))])
+        kinds, real, mask = (t.repeat(times, 1) for t in (kinds, real, mask))
+        gold = Gold(
+            gold.spans.repeat(times, 1, 1), gold.labels.repeat(times, 1), gold.mask.repeat(times, 1)
+        )
+        target = self.match(joined, started, kinds, gold, real)
+        return {
+            "boundary": self._boundary_loss(joined, gold, target, mask),
+            **self._label_losses(joined, gold, self.shown(joined, gold, target), real),
+        }
+
+    @torch.no_grad()
+    def match(
+        self, answers: Answers, noisy: Tensor, kinds: Tensor, gold: Gold, real: Tensor
+    ) -> Tensor:
+        """Gold entity of each span by the Hungarian algorithm (appendix A), -1 for None."""
+        target = np.full(real.shape, -1, dtype=np.int64)
+        if gold.mask.any():
+            costs = self.costs(answers, noisy, kinds, gold).float().cpu().numpy()
+            if not np.isfinite(costs).all():  # diverged: the loss says so, see `NestedNER.update`
+                return torch.from_numpy(target).to(real.device)
+            sizes = zip(gold.mask.sum(dim=1).tolist(), real.sum(dim=1).tolist())
+            for i, (g, k) in enumerate(sizes):
+                target[i, :k] = self._assign(costs[i, :k, :g])
+        return torch.from_numpy(target).to(real.device)
+
+    def _assign(self, cost: np.ndarray) -> np.ndarray:
+        """`(K, G)` costs of one sentence to the entity of each span."""
+        if self.assignment == "nearest":
+            return assign_cheapest(cost, np.full(len(cost), np.inf))
+        return assign_dynamic(cost, len(cost) if self.assignment == "balanced" else 0)
+
+    def costs(self, answers: Answers, noisy: Tensor, kinds: Tensor, gold: Gold) -> Tensor:
+        """`(B, K, G)` matching costs.
+
+        Labels of the same words take turns with the kinds, in the order of their index: no
+        distance tells such entities apart.
+        """
+        boundary_weight, label_weight, distance_weight = self.match_weights
+        starts, ends = gold.spans.unbind(-1)
+        cost = -label_weight * _at(answers.labels.softmax(-1), gold.labels + 1)
+        cost -= boundary_weight * _at(self.probability(answers.left), starts)
+        cost -= boundary_weight * _at(self.probability(answers.right), ends)
+        if distance_weight:
+            distance = (noisy.unsqueeze(2) - gold.spans.unsqueeze(1)).abs().sum(-1)
+            n_twins, turn = twins(gold)
+            others_turn = kinds.unsqueeze(2) % n_twins.unsqueeze(1) != turn.unsqueeze(1)
+            cost += distance_weight * (distance + others_turn)
+        return cost
+
+    @torch.no_grad()
+    def shown(self, answers: Answers, gold: Gold, target: Tensor) -> Tensor:
+        """Whose label each span learns, `(B, K)` long, -1 for None.
+
+        Where None is what "missed", that is the entity that the pointers show; of several with
+        the same words the one that the span is matched with.
+        """
+        if self.none == "unmatched" or not gold.mask.any():
+            return target
+        pointed = self.pointed_at(answers).unsqueeze(2)
+        hit = (pointed == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+        matched = F.one_hot(target.clamp(min=0), hit.shape[2]) * (target >= 0).unsqueeze(-1)
+        entity = (2 * hit.long() + matched).argmax(dim=-1)
+        return entity.masked_fill(~hit.any(dim=-1), -1)
+
+    def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
+        """-log P of both boundaries over the spans that have an entity."""
+        weight = self.loss_weights[0]
+        rows, spans = torch.nonzero(target >= 0, as_tuple=True)
+        if not len(rows):
+            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0, weight)
+        bounds = gold.spans[rows, target[rows, spans]]
+        loss = answers.left.new_zeros(())
+        for logits, word in ((answers.left, bounds[:, 0]), (answers.right, bounds[:, 1])):
+            chosen = logits[rows, spans]
+            if self.boundary == "softmax":
+                loss = loss + F.cross_entropy(chosen, word, reduction="sum")
+            else:
+                goal = F.one_hot(word, chosen.shape[-1]).to(chosen.dtype)
+                words = F.binary_cross_entropy_with_logits(chosen, goal, reduction="none")
+                loss = loss + (words * mask[rows]).sum()
+        return Loss(loss, float(len(rows)), weight)
+
+    def _label_losses(
+        self, answers: Answers, gold: Gold, target: Tensor, real: Tensor
+    ) -> Dict[str, Loss]:
+        """-log P of the label over all real spans, None (index 0) for those without an entity."""
+        label = torch.zeros_like(target)
+        if gold.labels.shape[1]:
+            label = gold.labels.gather(1, target.clamp(min=0)) + 1
+            label = label.masked_fill(target < 0, 0)
+        logits, label = answers.labels[real], label[real]
+        terms = F.cross_entropy(logits, label, reduction="none")
+        none = label == 0
+        entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
+        n_entity, n_none = (~none).sum(), none.sum()
+        weight, share = self.loss_weights[1], self.none_weight
+        if share is None:
+            return {
+                "label": Loss(entity_loss, n_entity, weight / 2),
+                "none": Loss(none_loss, n_none, weight / 2),
+            }
+        return {"label": Loss(entity_loss + share * none_loss, n_entity + share * n_none, weight)}
+
+    # Inference ----------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        words: Tensor,
+        mask: Tensor,
+        options: Mapping[str, Any],
+        queries: Optional[Tensor] = None,
+    ) -> Predictions:
+        """Algorithm 2: the distinct spans of the last step whose score reaches the threshold.
+
+        The score is the mean of the probabilities of the label and of the two boundaries, a third
+        of the paper's sum. options: `threshold` on it (phi / 3); `steps`, `n_spans`,
+        `spans_per_word`, `eta` and `seed` of the reverse process, see `trajectory`.
+        """
+        for step in self._reverse(words, mask, options):
+            last = step
+        keep = (last.label >= 0) & (last.score >= options.get("threshold", 0.0))
+        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        keep = (keep | last.score.isnan()) & last.real
+        segment, span = torch.nonzero(keep, as_tuple=True)
+        first, end = last.spans[segment, span].unbind(-1)
+        label = last.label[segment, span].clamp(min=0)
+        return distinct(Predictions(segment, first, end, label, last.score[segment, span]))
+
+    @torch.no_grad()
+    def trajectory(self, words: Tensor, mask: Tensor, options: Mapping[str, Any]) -> List[Denoised]:
+        """The spans before and after every denoising step, noisiest first.
+
+        words: `(B, N, width)`; mask: `(B, N)` bool. options: `steps` of the reverse process;
+        `n_spans` and `spans_per_word`, of which the larger number counts; `eta` (see
+        `reverse_step`); `seed` of the noise. None of them depends on what was trained with.
+        """
+        return list(self._reverse(words, mask, options))
+
+    def _reverse(
+        self, words: Tensor, mask: Tensor, options: Mapping[str, Any]
+    ) -> Iterator[Denoised]:
+        """Reverse process (eq. 5-7). The words are encoded once."""
+        eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
+        times = denoising_times(self.timesteps, int(options.get("steps", 5)))
+        sentence = self.read(words, mask)
+        lengths = sentence.lengths
+        n_spans = options.get("n_spans", self.n_spans)
+        if n_spans < 1:
+            raise ValueError(_says(f"n_spans must be at least 1, got {n_spans}"))
+        counts = span_counts(
+            lengths[:, 0], n_spans, options.get("spans_per_word", self.spans_per_word)
+        )
+        size = int(counts.max())
+        real = torch.arange(size, device=mask.device) < counts.unsqueeze(1)
+        kinds = deal_kinds(size, len(self.kinds)).to(words.device)
+        state = noise_table(seed, 0, size).to(words.device).expand(len(words), -1, -1)
+        for i, now in enumerate(times):
+            timestep = torch.full((len(words),), now, device=words.device)
+            noisy = self.to_spans(state, lengths)
+            (answers,) = self.denoise(sentence, noisy, kinds, real, timestep)
+            spans = self.pointed_at(answers)
+            yield self._decode(now, real, noisy, spans, answers)
+            if i < len(times) - 1:
+                earlier = torch.full_like(timestep, times[i + 1])
+                noise = noise_table(seed, i + 1, size).to(words.device) if eta else None
+                clean = self.to_state(spans, lengths)
+                state = self.reverse_step(state, clean, timestep, earlier, eta, noise)
+
+    def _decode(
+        self, timestep: int, real: Tensor, noisy: Tensor, spans: Tensor, answers: Answers
+    ) -> Denoised:
+        """Labels and scores; a right boundary before the left one makes a span None."""
+        left, first = self.probability(answers.left).max(dim=-1)
+        right, last = self.probability(answers.right).max(dim=-1)
+        label_p, label = answers.labels.softmax(-1).max(dim=-1)
+        label = torch.where(first <= last, label - 1, -torch.ones_like(label))
+        return Denoised(timestep, real, noisy, spans, label, (label_p + left + right) / 3)
+
+    def add_labels(self, n_labels: int) -> None:
+        """New rows of the class layer; the old ones, None first, stay as they are."""
+        self.classifier.grow(n_labels)
+        self.n_labels = n_labels
+
+
+class SpanPooling(nn.Module):
+    """Noisy spans as vectors: the mean of their words (section 4.2), their boundaries side by side
+    through a linear layer (the authors' code), or the sum of both."""
+
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.mean = nn.Linear(width, width) if kind == "both" else None
+        self.with_mean = kind in ("mean", "both")
+        # A linear layer over two words side by side is one over each: words pay once, not spans.
+        self.edge = nn.Linear(width, 2 * width) if kind in ("boundaries", "both") else None
+        self.dropout = nn.Dropout(0.0)
+
+    def edges(self, words: Tensor) -> Optional[Tuple[Tensor, Tensor]]:
+        """Both halves of the linear layer for all words, `(B, N, h)` each."""
+        if self.edge is None:
+            return None
+        left, right = self.edge(words).chunk(2, dim=-1)
+        return left, right
+
+    def forward(self, sentence: Sentence, spans: Tensor) -> Tensor:
+        """spans: `(B, K, 2)` long, both inclusive. Returns `(B, K, h)`."""
+        pooled = []
+        if self.with_mean:
+            mean = mean_inside(spans, sentence.words)
+            pooled.append(mean if self.mean is None else self.mean(mean))
+        if sentence.edges is not None:
+            for words, place in zip(sentence.edges, spans.unbind(-1)):
+                index = place.unsqueeze(-1).expand(-1, -1, words.shape[-1])
+                pooled.append(words.gather(1, index))
+        return self.dropout(torch.stack(pooled).sum(0))
+
+
+class SpanLayer(nn.Module):
+    """Layer of the span encoder: spans attend to each other, then to the words (section 4.2)."""
+
+    def __init__(self, width: int, heads: int, feedforward: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.self_input = nn.Linear(width, 3 * width)
+        self.self_output = nn.Linear(width, width)
+        self.self_norm = nn.LayerNorm(width)
+        self.cross_query = nn.Linear(width, width)
+        self.cross_memory = nn.Linear(width, 2 * width)
+        self.cross_output = nn.Linear(width, width)
+        self.cross_norm = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, feedforward * width), nn.GELU(), nn.Linear(feedforward * width, width)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(0.0)
+
+    def remember(self, words: Tensor) -> Tuple[Tensor, Tensor]:
+        """Keys and values of the words, `(B, heads, N, h / heads)`."""
+        key, value = (self._split(t) for t in self.cross_memory(words).chunk(2, dim=-1))
+        return key, value
+
+    def forward(
+        self, spans: Tensor, real: Tensor, memory: Tuple[Tensor, Tensor], mask: Tensor
+    ) -> Tensor:
+        """`(B, K, h)` to `(B, K, h)`. real: `(B, K)` bool. mask: `(B, N)` bool."""
+        query, key, value = (self._split(t) for t in self.self_input(spans).chunk(3, dim=-1))
+        seen = _attend(query, key, value, real)
+        spans = self.self_norm(spans + self.dropout(self.self_output(seen)))
+        seen = _attend(self._split(self.cross_query(spans)), *memory, mask)
+        spans = self.cross_norm(spans + self.dropout(self.cross_output(seen)))
+        return self.norm(spans + self.dropout(self.feedforward(spans)))
+
+    def _split(self, states: Tensor) -> Tensor:
+        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class TimestepEmbedding(nn.Module):
+    """Sinusoids of the timestep (Vaswani et al., 2017) through a two-layer perceptron."""
+
+    rates: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("rates", torch.logspace(0, -4, width // 2), persistent=False)
+        self.project = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+
+    def forward(self, time: Tensor) -> Tensor:
+        """time: `(B,)` float, 0 to 1, so that every T speaks the same language. `(B, h)`."""
+        angles = 1000 * time.unsqueeze(-1) * self.rates
+        return self.project(torch.cat([angles.sin(), angles.cos()], dim=-1).float())
+
+
+class EntityClassifier(nn.Module):
+    """Two-layer perceptron with a None class at index 0 (section 4.2).
+
+    answer_pooling: it also sees the words at and between the boundaries that the pointers show.
+    """
+
+    def __init__(self, width: int, n_labels: int, answer_pooling: bool) -> None:
+        super().__init__()
+        self.answer_pooling = answer_pooling
+        self.input = nn.Linear((4 if answer_pooling else 1) * width, width)
+        self.dropout = nn.Dropout(0.0)
+        self.output = nn.Linear(width, n_labels + 1)
+
+    def forward(self, spans: Tensor, words: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """left, right: `(B, K, N)` boundary probabilities. Returns `(B, K, C + 1)` logits."""
+        if self.answer_pooling:
+            inside = weighted_mean(soft_inside(left, right), words)
+            spans = torch.cat([spans, left @ words, right @ words, inside], dim=-1)
+        return self.output(self.dropout(F.gelu(self.input(spans))))
+
+    def grow(self, n_labels: int) -> None:
+        """Rows for new labels; they start low, so that what was found before still is."""
+        self.output = grow_outputs(
+            self.output, n_labels + 1, float(self.output.bias.detach().min()) - 4.0
+        )
+
+
+def alpha_bars(schedule: str, timesteps: int) -> Tensor:
+    """`(T,)` double: share of the signal's variance that is left at each timestep (section 3).
+
+    "linear": betas from 1e-4 to 0.02 at T = 1000, scaled to any T (Ho et al., 2020). "cosine": the
+    shares fall like a squared cosine (Nichol and Dhariwal, 2021), betas at most 0.999.
+    """
+    if schedule == "linear":
+        factor = 1000 / timesteps
+        betas = torch.linspace(1e-4 * factor, 0.02 * factor, timesteps, dtype=torch.double)
+        betas = betas.clamp(max=0.999)
+    else:
+        time = torch.arange(timesteps + 1, dtype=torch.double) / timesteps
+        shares = torch.cos((time + 0.008) / 1.008 * torch.pi / 2) ** 2
+        betas = (1 - shares[1:] / shares[:-1]).clamp(max=0.999)
+    return (1 - betas).cumprod(dim=0)
+
+
+def denoising_times(timesteps: int, steps: int) -> List[int]:
+    """Timesteps of the reverse process, T - 1 first, in equal strides down to clean spans."""
+    if not 1 <= steps <= timesteps:
+        raise ValueError(_says(f"steps must be 1 to {timesteps} (timesteps), got {steps}"))
+    return np.linspace(-1, timesteps - 1, steps + 1).astype(int)[:0:-1].tolist()
+
+
+@lru_cache(maxsize=64)
+def noise_table(seed: int, step: int, size: int) -> Tensor:
+    """`(size, 2)` Gaussian noise, one and the same for every sentence, batch and process.
+
+    The points are those of a scrambled Sobol sequence: each part of the plane gets its share, so
+    that few spans already reach the whole sentence. A smaller table is the head of a larger one.
+    """
+    engine = torch.quasirandom.SobolEngine(2, scramble=True, seed=1000 * seed + step)
+    uniform = engine.draw(size, dtype=torch.double).clamp(1e-9, 1 - 1e-9)
+    return torch.special.ndtri(uniform)
+
+
+def deal_kinds(n_spans: int, n_kinds: int) -> Tensor:
+    """`(n_spans,)` long: kinds in equal numbers, without the binary pattern of `noise_table`, so
+    that every kind is spread over the sentence (multiples of the golden ratio)."""
+    share = torch.arange(n_spans, dtype=torch.double) * 0.6180339887498949 % 1
+    return (share * n_kinds).long()
+
+
+def span_counts(lengths: Tensor, n_spans: int, per_word: float) -> Tensor:
+    """Noisy spans of sentences of so many words, `(B,)` long."""
+    return (lengths * per_word).ceil().long().clamp(min=n_spans)
+
+
+def share_of(share: float, n_spans: Tensor, n_gold: Tensor) -> Tensor:
+    """So many of the spans, but at least one for each entity and none where there is none."""
+    number = torch.maximum(n_gold, (share * n_spans).round().long())
+    return torch.where(n_gold > 0, number, torch.zeros_like(number))
+
+
+def twins(gold: Gold) -> Tuple[Tensor, Tensor]:
+    """How many entities have the words of each, itself included, and how many of them come before
+    it in the order of the labels. `(B, G)` long both."""
+    same = (gold.spans.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+    earlier = gold.labels.unsqueeze(1) < gold.labels.unsqueeze(2)
+    return same.sum(-1).clamp(min=1), (same & earlier).sum(-1)
+
+
+def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
+    """`(B, K, 2)` spans over `(B, N, h)` words: the mean of each span's words, `(B, K, h)`."""
+    place = torch.arange(words.shape[1], device=words.device)
+    first, last = spans.unsqueeze(-1).unbind(2)
+    inside = ((first <= place) & (place <= last)).to(words.dtype)
+    return inside @ words / inside.sum(dim=-1, keepdim=True)
+
+
+def distinct(found: Predictions) -> Predictions:
+    """Of equal spans with equal labels the one with the highest score."""
+    if not len(found.score):
+        return found
+    keys = torch.stack(found[:4], dim=1)
+    unique, group = keys.unique(dim=0, return_inverse=True)
+    score = found.score.new_zeros(len(unique))
+    score.scatter_reduce_(0, group, found.score, reduce="amax", include_self=False)
+    segment, start, end, label = unique.unbind(1)
+    return Predictions(segment, start, end, label, score)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Attention under a `(B, keys)` mask, heads joined: `(B, K, h)`."""
+    keys = None if bool(mask.all()) else mask[:, None, None, :]
+    return F.scaled_dot_product_attention(query, key, value, keys).transpose(1, 2).flatten(2)
+
+
+def _at(probability: Tensor, index: Tensor) -> Tensor:
+    """`(B, K, N)` probabilities at `(B, G)` indices: `(B, K, G)`."""
+    return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))
+
+
+def _says(problem: str) -> str:
+    return f"Diffusion: {problem}."

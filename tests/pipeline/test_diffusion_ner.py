@@ -1,0 +1,68 @@
+"""What `diffusion_ner` has beside the shared pipe: run-time dials and the way of its spans."""
+
+import pytest
+from spacy.util import load_model_from_path
+
+from spacy_nested_ner.architectures.diffusion import trajectories
+from spacy_nested_ner.architectures.types import HeadInput
+from spacy_nested_ner.pipeline.segments import cut_segments
+from tests.conftest import SENTENCES, make_pipeline, spans_of
+
+OPTIONS = {"threshold": 0.0, "steps": 2, "n_spans": 25, "spans_per_word": 0.0}
+TEXTS = [SENTENCES[0][0], "p53", SENTENCES[7][0]]
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    """Untrained: the spans are arbitrary, but the same for the same dials."""
+    return make_pipeline("diffusion_ner", **OPTIONS)
+
+
+def way(nlp, docs):
+    pipe = nlp.get_pipe("ner")
+    rows = cut_segments(docs, 128, 96).rows
+    return trajectories(pipe.model, HeadInput(docs, rows, options=pipe.cfg))
+
+
+def test_the_way_ends_with_the_predicted_spans(nlp) -> None:
+    docs = [nlp.make_doc(text) for text in TEXTS]
+    ways = way(nlp, docs)
+    assert [len(steps) for steps in ways] == [2, 2, 2]
+    for steps, doc in zip(ways, nlp.pipe(docs)):
+        last = steps[-1]
+        kept = last.label[0] >= 0
+        bounds, labels = last.spans[0][kept].tolist(), last.label[0][kept].tolist()
+        names = nlp.get_pipe("ner").labels
+        found = {(s, e + 1, names[label]) for (s, e), label in zip(bounds, labels)}
+        assert found == set(spans_of(doc))
+
+
+def test_dials_are_changed_on_the_pipe_and_saved(nlp, tmp_path) -> None:
+    cfg, docs = nlp.get_pipe("ner").cfg, [nlp.make_doc(TEXTS[2])]
+    saved = dict(cfg)
+    cfg.update(steps=7, n_spans=300)
+    (steps,) = way(nlp, docs)
+    assert len(steps) == 7 and steps[0].spans.shape == (1, 300, 2)
+    nlp.to_disk(tmp_path)
+    cfg.update(saved)
+    loaded = load_model_from_path(tmp_path)
+    (steps,) = way(loaded, docs)
+    assert len(steps) == 7 and steps[0].spans.shape == (1, 300, 2)
+    assert loaded.get_pipe("ner").cfg["steps"] == 7
+
+
+def test_the_seed_decides(nlp) -> None:
+    cfg, docs = nlp.get_pipe("ner").cfg, [nlp.make_doc(TEXTS[0])]
+    first, again = way(nlp, docs)[0][0].noisy, way(nlp, docs)[0][0].noisy
+    assert first.tolist() == again.tolist()
+    cfg["seed"] = 1
+    assert way(nlp, docs)[0][0].noisy.tolist() != first.tolist()
+    cfg["seed"] = 0
+
+
+def test_steps_out_of_range_are_refused(nlp) -> None:
+    cfg = nlp.get_pipe("ner").cfg
+    cfg["steps"] = 0
+    with pytest.raises(ValueError, match="steps must be 1 to 1000"):
+        nlp.get_pipe("ner").predict([nlp.make_doc("a b")])
+    cfg["steps"] = 2
