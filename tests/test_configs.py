@@ -57,7 +57,6 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
 # head is as small as its encoder here, and one of the sentences has a span with two labels.
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "diffusion_cnn": {},
-    "diffusion_transformer": {},
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
     "locate_and_label_paper": {
