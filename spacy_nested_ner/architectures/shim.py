@@ -99,6 +99,43 @@ class TorchShim(Shim):
         return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
 
 
+class SettingsShim(TorchShim):
+    """Holds a module that is built from settings, some of which are known at `initialize` only.
+
+    what: the module's name in errors. module_class: takes the settings. settings: those known
+    already, JSON-serialisable.
+    """
+
+    def __init__(
+        self, what: str, module_class: Callable[..., nn.Module], settings: Dict[str, Any]
+    ) -> None:
+        super().__init__(None)
+        self.what = what
+        self.module_class = module_class
+        self.settings = settings
+
+    def build(self, **settings: Any) -> None:
+        """Make a fresh module with the settings that were missing."""
+        self.settings.update(settings)
+        self.set_module(self.module_class(**self.settings))
+
+    def to_bytes(self) -> bytes:
+        """Settings as JSON, weights as safetensors."""
+        return srsly.msgpack_dumps(
+            {"settings": srsly.json_dumps(self.settings), "weights": self._weights()}
+        )
+
+    def from_bytes(self, bytes_data: bytes) -> SettingsShim:
+        """Rebuild what `to_bytes` saved."""
+        saved = srsly.msgpack_loads(bytes_data)
+        self.settings, self._model = srsly.json_loads(saved["settings"]), None
+        if saved["weights"] is not None:
+            module = self.module_class(**self.settings)
+            module.load_state_dict(load_tensors(saved["weights"]))
+            self.set_module(module)
+        return self
+
+
 class HeadShim(TorchShim):
     """Holds a head, which is built when the width of the words and the labels are known.
 

@@ -19,7 +19,6 @@ from spacy_nested_ner.architectures.piece_windows import (
     overlapping_windows,
 )
 from spacy_nested_ner.architectures.query_encoder import (
-    _pieces_of_docs,
     build_query_encoder,
     encoder_shim,
     query_shim,
@@ -235,7 +234,7 @@ def some_segments(docs) -> np.ndarray:
 
 
 def cut(shim, docs, segments, context=0):
-    pieces = _pieces_of_docs(shim, docs, segments)
+    pieces = shim.pieces_of_segments(docs, segments)
     return cut_windows(pieces, segments, context, shim.max_pieces - 2)
 
 
