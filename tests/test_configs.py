@@ -55,6 +55,8 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
+    "mrc_cnn": {},
+    "mrc_transformer": {"model.query_kind": "index"},
     "piqn_cnn": {},
     "piqn_transformer": {},
     "piqn_paper": {

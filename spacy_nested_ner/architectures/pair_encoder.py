@@ -37,8 +37,8 @@ def build_pair_encoder(name: str, max_pieces: Optional[int] = None) -> PairEncod
     first piece followed by that of its last, `2 h` wide; zeros for a token without pieces.
 
     Raises ValueError for a setting out of range; when initialised, for a model that cannot be
-    found or is not supported; when called, for a question that leaves a sentence less than half
-    of the input.
+    found or is not supported; when called, for a question that leaves a sentence less than a
+    quarter of the input.
     """
     if max_pieces is not None and max_pieces < 8:
         raise ValueError(f"{ARCHITECTURE}: max_pieces must be at least 8, got {max_pieces}.")
@@ -189,11 +189,11 @@ class PairShim(PretrainedShim):
     def _question(self, text: str) -> np.ndarray:
         assert self._tokenizer is not None
         ids = np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int64)
-        if self.room(ids) < self.max_pieces // 2:
+        if self.room(ids) < self.max_pieces // 4:
             raise ValueError(
                 f"{ARCHITECTURE}: the question '{text}' has {len(ids)} pieces and leaves room for "
-                f"{max(0, self.room(ids))} of a sentence, less than half of the {self.max_pieces} "
-                "of an input. Ask a shorter question or set a larger max_pieces."
+                f"{max(0, self.room(ids))} of a sentence, less than a quarter of the "
+                f"{self.max_pieces} of an input. Ask a shorter question or set a larger max_pieces."
             )
         return ids
 

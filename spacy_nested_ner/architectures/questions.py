@@ -82,11 +82,16 @@ def read_questions(source: Optional[str]) -> Dict[str, str]:
 
 
 def label_name(label: str) -> str:
-    """The words of a label: "cell_line" to "cell line", "CellType" to "cell type", "ORG" to
-    "organization"."""
-    parts = re.split(r"[\s_\-/.:]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label))
-    words = [ABBREVIATIONS.get(part, part) for part in parts if part]
-    return " ".join(word if word.isupper() else word.lower() for word in words) or label
+    """The words of a label: "cell_line" to "cell line", "CellType" to "cell type", "WORK_OF_ART" to
+    "work of art", "ORG" to "organization"; "DNA" stays."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
+    parts = [part for part in re.split(r"[\s_\-/.:]+", spaced) if part]
+    shouted = label.isupper() and any(len(part) > 3 for part in parts)
+    words = [
+        ABBREVIATIONS.get(part, part.lower() if shouted or not part.isupper() else part)
+        for part in parts
+    ]
+    return " ".join(words) or label
 
 
 def from_template(label: str) -> str:

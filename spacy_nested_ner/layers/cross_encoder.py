@@ -32,8 +32,9 @@ class CrossEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.sentence = nn.Linear(width, hidden_width)
-        own = question_width is not None
-        self.question = nn.Linear(question_width, hidden_width) if own else None
+        self.question = None
+        if question_width is not None:
+            self.question = nn.Linear(question_width, hidden_width)
         # What token types are to BERT: question first, sentence second.
         self.part = nn.Parameter(torch.randn(2, hidden_width) * INITIAL_DEVIATION)
         self.norm = nn.LayerNorm(hidden_width)
