@@ -7,12 +7,11 @@ import numpy as np
 import torch
 from spacy.tokens import Doc
 from thinc.api import Model
-from thinc.types import Floats2d
 from torch import Tensor
 
 from spacy_nested_ner.architectures.head_model import declared_width, initialize_tok2vec
 from spacy_nested_ner.architectures.shim import SettingsShim
-from spacy_nested_ner.architectures.tensors import gradient_of, to_torch
+from spacy_nested_ner.architectures.tensors import flat_leaf
 from spacy_nested_ner.architectures.types import (
     PairEncoderModel,
     PairInput,
@@ -121,39 +120,18 @@ def _vectors(
     """Flat vectors of all docs and all questions, `(words, width)` each, and the way back."""
     tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
     if own is None:
-        (vectors, back) = tok2vec([*docs, *asked], is_train)
-        both, backprop = _flat(model, vectors, back, is_train)
+        vectors, back = tok2vec([*docs, *asked], is_train)
+        both, backprop = flat_leaf(model.ops, vectors, back, is_train)
         n_words = sum(len(doc) for doc in docs)
         return both[:n_words], both[n_words:], backprop
-    sentences, back_sentences = _flat(model, *tok2vec(docs, is_train), is_train)
-    questions, back_questions = _flat(model, *own(asked, is_train), is_train)
+    sentences, back_sentences = flat_leaf(model.ops, *tok2vec(docs, is_train), is_train)
+    questions, back_questions = flat_leaf(model.ops, *own(asked, is_train), is_train)
 
     def backprop_both() -> List[Any]:
         back_questions()
         return back_sentences()
 
     return sentences, questions, backprop_both
-
-
-def _flat(
-    model: Model, vectors: List[Floats2d], back: Callable, is_train: bool
-) -> Tuple[Tensor, Backprop]:
-    """One leaf of all vectors, `(words, width)`, and the way back for its gradient."""
-    # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
-    leaf = to_torch(model.ops.flatten([array for array in vectors if len(array)]), is_train)
-    lengths = [len(array) for array in vectors]
-    starts = np.cumsum(lengths) - lengths
-
-    def backprop() -> List[Any]:
-        gradient = gradient_of(leaf)
-        return back(
-            [
-                gradient[start : start + len(array)] if len(array) else array
-                for start, array in zip(starts, vectors)
-            ]
-        )
-
-    return leaf, backprop
 
 
 class PairPlaces:

@@ -12,7 +12,7 @@ from spacy_nested_ner.architectures.batching import cut_batches
 from spacy_nested_ner.architectures.pairs import read_pairs
 from spacy_nested_ner.architectures.questions import asks_questions
 from spacy_nested_ner.architectures.shim import HeadShim
-from spacy_nested_ner.architectures.tensors import gradient_of, to_torch
+from spacy_nested_ner.architectures.tensors import flat_leaf, gradient_of, to_torch
 from spacy_nested_ner.architectures.types import (
     NO_SPANS,
     Entity,
@@ -166,24 +166,10 @@ def _encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Calla
     if reads_queries(model):
         return _with_queries(model, X, is_train)
     vectors, backprop = model.get_ref("tok2vec")(X.docs, is_train)
-    # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
-    real = [array for array in vectors if array.shape[0]]
-    flat = model.ops.flatten(real) if real else model.ops.alloc2f(0, head_shim(model).width or 0)
-    words = to_torch(flat, is_train)
+    words, back = flat_leaf(model.ops, vectors, backprop, is_train, head_shim(model).width or 0)
     lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
-    offsets = starts[X.segments[:, 0]] + X.segments[:, 1]
-
-    def back() -> List[Any]:
-        gradient = gradient_of(words)
-        return backprop(
-            [
-                gradient[start : start + len(array)] if len(array) else array
-                for start, array in zip(starts, vectors)
-            ]
-        )
-
-    return _segment_rows(X, words, None, offsets), back
+    return _segment_rows(X, words, None, starts[X.segments[:, 0]] + X.segments[:, 1]), back
 
 
 def _with_queries(
@@ -266,10 +252,10 @@ def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> SpanScores:
     for batch in _batches(model, rows):
         words, mask, queries = rows.read(batch)
         spans = head(words, mask, options=X.options, queries=queries)
-        row = torch.from_numpy(batch).to(words.device)[spans.segment]
-        segment, label = torch.from_numpy(rows.segment).to(row.device)[row], spans.label
+        label = spans.label
         if rows.label is not None:
-            label = torch.from_numpy(rows.label).to(row.device)[row]
+            label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]
+        segment = torch.from_numpy(rows.segment[batch]).to(label.device)[spans.segment]
         found.append(spans._replace(segment=segment, label=label))
     return collect_spans(found, X.segments)
 

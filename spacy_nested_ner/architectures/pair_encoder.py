@@ -127,26 +127,41 @@ def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
     first_input = []
     for pair in pairs:
         first_input.append(len(inputs))
-        ids = pair.sentence.ids
-        bounds = [(0, len(ids))] if pair.windows is None else pair.windows[0]
-        inputs.extend((pair.question, ids[begin:end]) for begin, end in bounds)
+        pieces = pair.sentence.ids
+        bounds = [(0, len(pieces))] if pair.windows is None else pair.windows[0]
+        inputs.extend((pair.question, pieces[begin:end]) for begin, end in bounds)
     device = next(shim.module.parameters()).device
     ids, types, mask = (torch.from_numpy(array).to(device) for array in shim.pad(inputs))
     states = shim.module(ids, attention_mask=mask.long(), token_type_ids=types).last_hidden_state
+    places, words, has_piece = (
+        torch.from_numpy(array).to(device)
+        for array in _places_of_words(shim, pairs, first_input, states.shape[1])
+    )
+    flat = states.flatten(0, 1)
+    both = torch.cat([flat[places[0]], flat[places[1]]], dim=-1)
+    return both.masked_fill(~has_piece.unsqueeze(-1), 0.0), words
+
+
+def _places_of_words(
+    shim: "PairShim", pairs: List[Pair], first_input: List[int], width: int
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the first and last piece of each word stand among those of all inputs.
+
+    first_input: of each pair. width: of the padded inputs. Returns `(2, pairs, words)` int, and
+    `(pairs, words)` bool which of them are words and which of those have pieces.
+    """
     shape = len(pairs), max(len(pair.sentence.counts) for pair in pairs)
-    places, words, has_piece = np.zeros((2, *shape), dtype=np.int64), *np.zeros((2, *shape), bool)
+    places = np.zeros((2, *shape), dtype=np.int64)
+    words, has_piece = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     for i, (pair, row) in enumerate(zip(pairs, first_input)):
         counts = pair.sentence.counts
-        n_words, ends = len(counts), np.cumsum(counts)
-        words[i, :n_words] = True
-        has_piece[i, :n_words] = counts > 0
-        place = _places(pair, row, states.shape[1], shim.skip(pair.question))
-        for side, piece in enumerate((ends - counts, ends - 1)):
-            places[side, i, :n_words][counts > 0] = place[piece[counts > 0]]
-    flat, index = states.flatten(0, 1), torch.from_numpy(places).to(device)
-    both = torch.cat([flat[index[0]], flat[index[1]]], dim=-1)
-    real = torch.from_numpy(has_piece).to(device).unsqueeze(-1)
-    return both.masked_fill(~real, 0.0), torch.from_numpy(words).to(device)
+        real, ends = np.flatnonzero(counts), np.cumsum(counts)
+        words[i, : len(counts)] = True
+        has_piece[i, real] = True
+        place = _places(pair, row, width, shim.skip(pair.question))
+        places[0, i, real] = place[(ends - counts)[real]]
+        places[1, i, real] = place[ends[real] - 1]
+    return places, words, has_piece
 
 
 def _places(pair: Pair, row: int, width: int, skip: int) -> np.ndarray:
