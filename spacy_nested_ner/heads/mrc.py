@@ -153,6 +153,9 @@ class MRC(Head):
         The score of a span is the smallest of its probabilities, so that a `threshold` of 0.5 asks
         each of them for a yes, as the authors' code does. options: `threshold`; `decoding`:
         "nested" pairs each start with each end that it matches, "flat" with the nearest end.
+
+        At most 2 N - 1 answers of a sentence of N words are kept, the best: no more spans can nest
+        in it, while a text of one word again and again has a start and an end everywhere.
         """
         check_choice("MRC", "decoding", options.get("decoding", "nested"), DECODINGS)
         threshold = options.get("threshold", 0.0)
@@ -169,6 +172,8 @@ class MRC(Head):
             score = torch.minimum(starts[row, start], ends[row, end])
             score = torch.minimum(score, self.match(first, last, row, start, end).sigmoid())
             keep = ~(score < threshold)
+            row, start, end, score = row[keep], start[keep], end[keep], score[keep]
+            keep = best_of_rows(row, score, 2 * mask.sum(1) - 1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
         return Predictions(row, start, end, torch.zeros_like(row), score)
 
@@ -233,3 +238,17 @@ def nearest_ends(starts: Tensor, ends: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     nearest = at_end.flip(1).cummin(dim=1).values.flip(1)
     row, start = torch.nonzero(starts & (nearest < n_words), as_tuple=True)
     return row, start, nearest[row, start]
+
+
+def best_of_rows(row: Tensor, score: Tensor, most: Tensor) -> Tensor:
+    """Which of `(K,)` spans are among the `most` best of their row, `(K,)` bool.
+
+    row: `(K,)` long, rising. most: `(rows,)` long. Of equal scores the earlier span comes first.
+    """
+    order = score.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    counts = torch.bincount(row, minlength=len(most))
+    rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    keep = torch.zeros_like(row, dtype=torch.bool)
+    keep[order] = rank < most[row]
+    return keep

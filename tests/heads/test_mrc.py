@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spacy_nested_ner.heads.base import Gold, mean_losses
-from spacy_nested_ner.heads.mrc import MRC, MatchScore, nearest_ends
+from spacy_nested_ner.heads.mrc import MRC, MatchScore, best_of_rows, nearest_ends
 
 # Start logits, then end logits of two rows; the second has two words only.
 STARTS = [[2.0, -1.0, 1.0, -3.0], [-2.0, 0.5, 9.0, 9.0]]
@@ -182,6 +182,22 @@ def test_nearest_ends_by_brute_force(data, n_words) -> None:
         expected.extend([(0, i, later[0])] if later else [])
     columns = nearest_ends(torch.tensor([starts]), torch.tensor([ends]))
     assert list(zip(*(column.tolist() for column in columns))) == expected
+
+
+def test_the_best_of_each_row_are_kept() -> None:
+    row = torch.tensor([0, 0, 0, 2, 2, 2, 2])
+    score = torch.tensor([0.1, 0.9, 0.5, 0.7, 0.7, float("nan"), 0.9])
+    keep = best_of_rows(row, score, torch.tensor([2, 1, 3]))
+    assert keep.tolist() == [False, True, True, True, False, True, True]
+    none = torch.zeros(0, dtype=torch.long)
+    assert not len(best_of_rows(none, none.float(), torch.tensor([1, 1])))
+
+
+def test_one_word_again_and_again_has_no_more_answers_than_can_nest() -> None:
+    head = make_head()
+    head.match = FixedMatch({}, other=5.0)
+    spans = head.predict(torch.full((1, 30, 2), 3.0), torch.ones(1, 30, dtype=torch.bool), {})
+    assert len(spans.score) == 59
 
 
 def test_labels_have_no_weights() -> None:
