@@ -62,17 +62,6 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         80,
     ),
     "mrc_ner": ("mrc_ner", {"questions": QUESTIONS}, 120),
-    "mrc_ner, pairs in the encoder": (
-        "mrc_ner",
-        {
-            "tok2vec": {
-                "@architectures": "spacy_nested_ner.PairEncoder.v1",
-                "name": "the directory of `tiny_bert`",
-            },
-            "query_kind": "index",
-        },
-        240,
-    ),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",

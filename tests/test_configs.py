@@ -56,7 +56,6 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
     "mrc_cnn": {},
-    "mrc_transformer": {"model.query_kind": "index"},
     "piqn_cnn": {},
     "piqn_transformer": {},
     "piqn_paper": {
