@@ -55,7 +55,6 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
-    "mrc_cnn": {},
     "piqn_cnn": {},
     "piqn_transformer": {},
     "piqn_paper": {
