@@ -40,16 +40,26 @@ setup(
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
             "locate_and_label_ner = spacy_nested_ner.pipeline.factories:make_locate_and_label_ner",
             "mrc_ner = spacy_nested_ner.pipeline.factories:make_mrc_ner",
+            "proposer_regressor_ner = "
+            "spacy_nested_ner.pipeline.factories:make_proposer_regressor_ner",
         ],
         "spacy_architectures": [
+            "spacy_nested_ner.HybridEncoder.v1 = "
+            "spacy_nested_ner.architectures.hybrid_encoder:build_hybrid_encoder",
+            "spacy_nested_ner.LayerMeanTransformer.v1 = "
+            "spacy_nested_ner.architectures.layer_mean:build_layer_mean_transformer",
             "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
             "spacy_nested_ner.LocateAndLabel.v1 = "
             "spacy_nested_ner.architectures.locate_and_label:build_locate_and_label",
             "spacy_nested_ner.MRC.v1 = spacy_nested_ner.architectures.mrc:build_mrc",
             "spacy_nested_ner.PairEncoder.v1 = "
             "spacy_nested_ner.architectures.pair_encoder:build_pair_encoder",
+            "spacy_nested_ner.ProposerRegressor.v1 = "
+            "spacy_nested_ner.architectures.proposer_regressor:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
+            "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1 = "
+            "spacy_nested_ner.architectures.layer_mean:build_layer_mean_tok2vec",
         ],
         "thinc_optimizers": [
             "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:make_adamw",

@@ -2,6 +2,7 @@
 
 python benchmarks/inference.py ratio MODEL DATA.spacy
 python benchmarks/inference.py long-doc
+python benchmarks/inference.py memory proposer_regressor_ner
 """
 
 import json
@@ -20,6 +21,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
+from thinc.api import Adam
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -30,8 +32,11 @@ SPANCAT = {
 SYSTEMS: Dict[str, Dict[str, Any]] = {
     "tok2vec": {},
     "piqn_ner": {"threshold": 1.0},
+    "locate_and_label_ner": {"threshold": 1.0},
+    "proposer_regressor_ner": {"threshold": 1.0},
     "spancat": SPANCAT,
 }
+SENTENCE_WORDS = [32, 128, 512]
 
 
 @app.command()
@@ -43,23 +48,27 @@ def ratio(
     repeats: int = 5,
     threads: int = 1,
 ) -> None:
-    """t(whole pipeline) / t(without its last component), in one run, medians of pairs."""
+    """t(whole pipeline) / t(without its last component), in one run, medians of pairs; and what the
+    last component adds to the peak memory of the encoder."""
     torch.set_num_threads(threads)
     nlp = spacy.load(model)
     last = nlp.pipe_names[-1]
     docs = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
-    encoder, whole = [], []
+    encoder, whole, peaks = [], [], []
     for _ in range(repeats):
         with nlp.select_pipes(disable=[last]):
             encoder.append(seconds(nlp, docs, batch_size))
+        peaks.append(peak())
         whole.append(seconds(nlp, docs, batch_size))
+        peaks.append(peak())
     ratios = [a / b for a, b in zip(whole, encoder)]
     n_words = sum(len(doc) for doc in docs)
     typer.echo(
         f"{last}, batch {batch_size}, {threads} thread(s): ratio {statistics.median(ratios):.2f} "
         f"({min(ratios):.2f} to {max(ratios):.2f}), encoder alone "
         f"{n_words / statistics.median(encoder):.0f} words/s, whole "
-        f"{n_words / statistics.median(whole):.0f} words/s"
+        f"{n_words / statistics.median(whole):.0f} words/s; the component adds "
+        f"{peaks[1] - peaks[0]:.0f} MiB to the peak"
     )
 
 
@@ -88,26 +97,52 @@ def long_doc(words: int = 1500, repeats: int = 5) -> None:
         )
         results[name] = json.loads(output.stdout.splitlines()[-1])
     for name, result in results.items():
-        typer.echo(f"{name:10} {result['seconds']:8.3f} s {result['mib']:8.0f} MiB")
-    ours, theirs = results["piqn_ner"], results["spancat"]
-    typer.echo(
-        f"piqn_ner / spancat: time {ours['seconds'] / theirs['seconds']:.2f}, "
-        f"memory {ours['mib'] / theirs['mib']:.2f}"
-    )
+        typer.echo(f"{name:24} {result['seconds']:8.3f} s {result['mib']:8.0f} MiB")
+    theirs = results["spancat"]
+    for name, ours in results.items():
+        if name in ("tok2vec", "spancat"):
+            continue
+        typer.echo(
+            f"{name} / spancat: time {ours['seconds'] / theirs['seconds']:.2f}, "
+            f"memory {ours['mib'] / theirs['mib']:.2f}"
+        )
+
+
+@app.command()
+def memory(
+    name: Annotated[str, typer.Argument(help="Factory of this package")],
+    words: Annotated[List[int], typer.Option(help="Words of the sentence")] = SENTENCE_WORDS,
+) -> None:
+    """What one sentence adds to the peak of a process, read as a whole: window = its words."""
+    typer.echo("| words | prediction MiB | training step MiB |\n|---|---|---|")
+    for size in words:
+        used = []
+        for mode in ("--no-training", "--training"):
+            command = [sys.executable, __file__, "one-sentence", name, str(size), mode]
+            output = subprocess.run(command, check=True, capture_output=True, text=True)
+            used.append(float(output.stdout.splitlines()[-1]))
+        typer.echo(f"| {size} | {used[0]:.0f} | {used[1]:.0f} |")
+
+
+@app.command(hidden=True)
+def one_sentence(name: str, words: int, training: bool = False) -> None:
+    """One figure of `memory`."""
+    nlp = random_pipeline(name, {**SYSTEMS[name], "window": words, "stride": words})
+    reference = nlp.make_doc(" ".join(["gene"] * words))
+    reference.spans["sc"] = [Span(reference, 1, 4, "DNA"), Span(reference, 2, 3, "protein")]
+    example = Example(nlp.make_doc(reference.text), reference)
+    before = peak()
+    if training:
+        nlp.update([example], sgd=Adam(0.001))
+    else:
+        nlp(example.predicted)
+    typer.echo(peak() - before)
 
 
 @app.command(hidden=True)
 def one(name: str, words: int = 1500, repeats: int = 5) -> None:
     """One system, for `long-doc`."""
-    torch.set_num_threads(1)
-    fix_random_seed(0)
-    nlp = spacy.blank("en")
-    nlp.add_pipe(name, config=SYSTEMS[name])
-    reference = nlp.make_doc("the human IL-2 gene promoter")
-    reference.spans["sc"] = [Span(reference, 1, 4, "DNA"), Span(reference, 2, 3, "protein")]
-    example = Example(nlp.make_doc(reference.text), reference)
-    nlp.initialize(lambda: [example])
-    nlp(nlp.make_doc("warm up"))
+    nlp = random_pipeline(name, SYSTEMS[name])
     doc = nlp.make_doc("human IL-2 gene " * (words // 3))
     before = peak()
     times = []
@@ -116,6 +151,20 @@ def one(name: str, words: int = 1500, repeats: int = 5) -> None:
         nlp(doc.copy())
         times.append(time.process_time() - begin)
     typer.echo(json.dumps({"seconds": statistics.median(times), "mib": peak() - before}))
+
+
+def random_pipeline(name: str, config: Dict[str, Any]) -> Language:
+    """One component with random weights on its default encoder, warm, on one thread."""
+    torch.set_num_threads(1)
+    fix_random_seed(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe(name, config=config)
+    reference = nlp.make_doc("the human IL-2 gene promoter")
+    reference.spans["sc"] = [Span(reference, 1, 4, "DNA"), Span(reference, 2, 3, "protein")]
+    example = Example(nlp.make_doc(reference.text), reference)
+    nlp.initialize(lambda: [example])
+    nlp(nlp.make_doc("warm up"))
+    return nlp
 
 
 def peak() -> float:

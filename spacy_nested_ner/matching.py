@@ -62,6 +62,23 @@ def assign_static(cost: np.ndarray, total: int) -> np.ndarray:
     return targets
 
 
+def assign_cheapest(cost: np.ndarray, none_cost: np.ndarray) -> np.ndarray:
+    """One-to-one linear assignment, then the cheapest target for every proposal that is left
+    (Wen et al. 2023, algorithm 1).
+
+    cost: `(proposals, gold)` float. none_cost: `(proposals,)` float, of having no entity.
+    Returns `(proposals,)` int: the gold entity of each proposal, -1 for None. With at least as many
+    entities as proposals each proposal gets one entity.
+    """
+    targets = assign_one_to_one(cost, 0)
+    if cost.shape[1]:
+        left = targets < 0
+        cheapest = cost.argmin(axis=1)
+        gains = cost.min(axis=1) < none_cost
+        targets[left & gains] = cheapest[left & gains]
+    return targets
+
+
 ASSIGNMENTS: Dict[str, Assignment] = {
     "dynamic": assign_dynamic,
     "one_to_one": assign_one_to_one,

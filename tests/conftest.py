@@ -1,6 +1,7 @@
 """What tests of every system share."""
 
 import string
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -62,6 +63,7 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         80,
     ),
     "mrc_ner": ("mrc_ner", {"questions": QUESTIONS}, 120),
+    "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {
     "@architectures": "spacy.HashEmbedCNN.v2",
@@ -93,6 +95,13 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
         "attention_heads": 2,
         "match_width": 48,
         "batch_words": 4096,
+        "tok2vec": SMALL_CNN,
+    },
+    "proposer_regressor_ner": {
+        "@architectures": "spacy_nested_ner.ProposerRegressor.v1",
+        "hidden_width": 48,
+        "attention_heads": 4,
+        "regressor_layers": 2,
         "tok2vec": SMALL_CNN,
     },
 }
@@ -173,7 +182,7 @@ def scores_of(doc: Doc, key: str = "sc") -> List[float]:
     return doc.spans[key].attrs["scores"].tolist()
 
 
-def save_bert(path: Path) -> None:
+def save_bert(path: Path, layers: int = 2) -> None:
     """A tiny BERT with random weights whose word pieces are single characters.
 
     Skips the test where transformers is not installed.
@@ -192,7 +201,7 @@ def save_bert(path: Path) -> None:
     config = transformers.BertConfig(
         vocab_size=len(pieces),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,
@@ -218,3 +227,9 @@ def trained(request) -> Language:
     nlp = train(make_pipeline(factory, model), steps)
     assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
     return nlp
+
+
+@pytest.fixture(params=SMALL_MODELS)
+def make(request) -> Callable[..., Language]:
+    """`make_pipeline` for each factory."""
+    return partial(make_pipeline, request.param)

@@ -16,9 +16,9 @@ CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 
 
 def test_there_are_configs() -> None:
-    assert {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"} <= {
-        path.stem for path in CONFIGS
-    }
+    systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
+    systems |= {"proposer_regressor_cnn", "proposer_regressor_transformer"}
+    assert systems <= {path.stem for path in CONFIGS}
 
 
 @pytest.fixture
@@ -34,6 +34,8 @@ def load(tiny_bert, tmp_path) -> Callable[..., Language]:
         overrides = dict.fromkeys(("paths.train", "paths.dev"), str(tmp_path / "data.spacy"))
         if "transformer" in util.load_config(path)["paths"]:
             overrides["paths.transformer"] = str(tiny_bert)
+        if path.stem == "locate_and_label_paper":  # the tiny encoder has no more layers
+            overrides["components.transformer.model.n_layers"] = 2
         overrides.update({f"components.ner.{k}": v for k, v in settings.items()})
         return init_nlp(util.load_config(path, overrides=overrides))
 
@@ -55,8 +57,17 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
+    "locate_and_label_paper": {
+        "model.classifier": "sigmoid",
+        "model.hidden_width": 48,
+        "model.dropout": 0.0,
+        "model.tok2vec.rnn_width": 48,
+        "model.tok2vec.dropout": 0.0,
+    },
     "piqn_cnn": {},
     "piqn_transformer": {},
+    "proposer_regressor_cnn": {},
+    "proposer_regressor_transformer": {},
     "piqn_paper": {
         "labels_per_span": None,
         "model.hidden_width": 48,

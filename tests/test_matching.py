@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spacy_nested_ner.matching import (
+    assign_cheapest,
     assign_dynamic,
     assign_one_to_one,
     assign_static,
@@ -77,3 +78,23 @@ def test_static_follows_the_order_of_the_entities() -> None:
     cost = -np.eye(5)[:, :2][::-1]
     assert assign_static(cost, 4).tolist() == [0, 0, 1, 1, -1]
     assert assign_static(np.zeros((1, 3)), 1).tolist() == [0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(costs, st.floats(-3, 0, width=16))
+def test_cheapest_is_one_to_one_and_then_greedy(case, none) -> None:
+    cost = np.array(case[0], dtype=np.float64)
+    none_cost = np.full(len(cost), none)
+    target, matched = assign_cheapest(cost, none_cost), assign_one_to_one(cost, 0)
+    assert (target[matched >= 0] == matched[matched >= 0]).all()
+    paid = sum(cost[i, k] for i, k in enumerate(matched) if k >= 0)
+    assert paid == pytest.approx(brute_force(cost, np.ones(cost.shape[1], dtype=int)))
+    for i in np.flatnonzero(matched < 0):
+        options = [*cost[i], none]
+        assert options[target[i]] == min(options)  # -1, None, is the last option
+
+
+def test_cheapest_with_more_gold_than_proposals_leaves_none_out() -> None:
+    cost = np.array([[0.9, 0.1, 0.2], [0.1, 0.2, 0.8]])
+    assert assign_cheapest(cost, np.full(2, -5.0)).tolist() == [1, 0]
+    assert assign_cheapest(np.zeros((3, 0)), np.zeros(3)).tolist() == [-1, -1, -1]

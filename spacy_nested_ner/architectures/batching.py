@@ -1,8 +1,10 @@
 """Batches with little padding."""
 
-from typing import List
+from typing import Iterator, List, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 
 def cut_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
@@ -18,3 +20,34 @@ def cut_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
         batches.append(order[begin : begin + size])
         begin += size
     return batches
+
+
+class PaddedBatch(NamedTuple):
+    """Where the elements of some sequences stand among all of them, which lie one after the other.
+
+    rows: `(batch,)` int, which sequences. places: `(batch, length)` long; padding repeats the
+    sequence's first element. mask: `(batch, length)` bool, False at padding.
+    """
+
+    rows: np.ndarray
+    places: Tensor
+    mask: Tensor
+
+
+def padded_batches(
+    lengths: np.ndarray, budget: int, device: torch.device | str = "cpu"
+) -> Iterator[PaddedBatch]:
+    """Batches of sequences that lie one after the other, cut by `cut_batches`.
+
+    lengths: `(sequences,)` int; sequences without elements are in no batch.
+    """
+    begins = np.cumsum(lengths) - lengths
+    (filled,) = np.nonzero(lengths)
+    for batch in cut_batches(lengths[filled], budget):
+        rows = filled[batch]
+        position = np.arange(lengths[rows].max())
+        mask = position < lengths[rows, None]
+        places = begins[rows, None] + position * mask
+        yield PaddedBatch(
+            rows, torch.from_numpy(places).to(device), torch.from_numpy(mask).to(device)
+        )

@@ -10,14 +10,14 @@ from thinc.api import Model
 from torch import Tensor
 
 from spacy_nested_ner.architectures.head_model import declared_width, initialize_tok2vec
-from spacy_nested_ner.architectures.shim import SettingsShim
-from spacy_nested_ner.architectures.tensors import flat_leaf
+from spacy_nested_ner.architectures.shim import ModuleShim
 from spacy_nested_ner.architectures.types import (
     PairEncoderModel,
     PairInput,
     PairReading,
     Tok2VecModel,
 )
+from spacy_nested_ner.architectures.words import encode_words
 from spacy_nested_ner.layers.cross_encoder import CrossEncoder
 
 Backprop = Callable[[], List[Any]]
@@ -46,8 +46,8 @@ def build_cross_encoder(
     cross: Model[Any, Any] = Model(
         "cross_layers",
         _is_read_by_its_parent,
-        shims=[SettingsShim("cross-encoder", CrossEncoder, settings)],
-        attrs={"dropout_rate": 0.0},
+        shims=[CrossShim(CrossEncoder, settings)],
+        attrs={"from_scratch": True, "dropout_rate": 0.0},
     )
     own = [] if question_tok2vec is None else [question_tok2vec]
     return Model(
@@ -76,7 +76,13 @@ def init(
     _cross_shim(model).build(width=widths[0], question_width=question_width)
 
 
-def _cross_shim(model: PairEncoderModel) -> SettingsShim:
+class CrossShim(ModuleShim):
+    """Holds the transformer over pairs, whose sizes depend on what reads the words."""
+
+    what = "cross-encoder"
+
+
+def _cross_shim(model: PairEncoderModel) -> CrossShim:
     return model.get_ref("cross").shims[0]  # type: ignore[return-value]
 
 
@@ -119,19 +125,19 @@ def _vectors(
 ) -> Tuple[Tensor, Tensor, Backprop]:
     """Flat vectors of all docs and all questions, `(words, width)` each, and the way back."""
     tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
+    width = _cross_shim(model).settings["width"]
     if own is None:
-        vectors, back = tok2vec([*docs, *asked], is_train)
-        both, backprop = flat_leaf(model.ops, vectors, back, is_train)
+        both = encode_words(tok2vec, [*docs, *asked], width, is_train)
         n_words = sum(len(doc) for doc in docs)
-        return both[:n_words], both[n_words:], backprop
-    sentences, back_sentences = flat_leaf(model.ops, *tok2vec(docs, is_train), is_train)
-    questions, back_questions = flat_leaf(model.ops, *own(asked, is_train), is_train)
+        return both.words[:n_words], both.words[n_words:], lambda: both.backprop(both.words.grad)
+    sentences = encode_words(tok2vec, docs, width, is_train)
+    questions = encode_words(own, asked, _cross_shim(model).settings["question_width"], is_train)
 
     def backprop_both() -> List[Any]:
-        back_questions()
-        return back_sentences()
+        questions.backprop(questions.words.grad)
+        return sentences.backprop(sentences.words.grad)
 
-    return sentences, questions, backprop_both
+    return sentences.words, questions.words, backprop_both
 
 
 class PairPlaces:

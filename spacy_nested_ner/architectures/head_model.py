@@ -12,7 +12,6 @@ from spacy_nested_ner.architectures.batching import cut_batches
 from spacy_nested_ner.architectures.pairs import read_pairs
 from spacy_nested_ner.architectures.questions import asks_questions
 from spacy_nested_ner.architectures.shim import HeadShim
-from spacy_nested_ner.architectures.tensors import flat_leaf, gradient_of, to_torch
 from spacy_nested_ner.architectures.types import (
     NO_SPANS,
     Entity,
@@ -23,6 +22,7 @@ from spacy_nested_ner.architectures.types import (
     SpanScores,
     Tok2VecModel,
 )
+from spacy_nested_ner.architectures.words import encode_words, gradient_of, to_torch
 from spacy_nested_ner.heads.base import Gold, Head, Predictions, mean_losses
 
 Backprop = Callable[[Any], List[Any]]
@@ -68,11 +68,17 @@ def head_shim(model: HeadModel) -> HeadShim:
 
 
 def head_parts(model: HeadModel) -> List[Model]:
-    """The nodes that are trained from scratch: the head, and what an encoder has of that kind,
-    its queries or its layers for pairs, which learn at the head's rate while the rest may rest."""
-    tok2vec = model.get_ref("tok2vec")
-    fresh = [tok2vec.get_ref(name) for name in ("queries", "cross") if tok2vec.has_ref(name)]
+    """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
+    what encoders mark with `attrs["from_scratch"]`, such as the queries that one reads."""
+    encoder = model.get_ref("tok2vec")
+    fresh = [node for node in encoder.walk() if node.attrs.get("from_scratch")]
     return [model.get_ref("head"), *fresh]
+
+
+def annotation_read(model: HeadModel) -> List[str]:
+    """Token attributes ("tag", "pos") that the encoder reads and another component has to set."""
+    encoder = model.get_ref("tok2vec")
+    return sorted({node.attrs["reads"] for node in encoder.walk() if node.attrs.get("reads")})
 
 
 def reads_queries(model: HeadModel) -> bool:
@@ -165,11 +171,10 @@ def _encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Calla
         return read_pairs(model, X, is_train)
     if reads_queries(model):
         return _with_queries(model, X, is_train)
-    vectors, backprop = model.get_ref("tok2vec")(X.docs, is_train)
-    words, back = flat_leaf(model.ops, vectors, backprop, is_train, head_shim(model).width or 0)
-    lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
-    return _segment_rows(X, words, None, starts[X.segments[:, 0]] + X.segments[:, 1]), back
+    encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
+    starts = np.cumsum(encoded.lengths) - encoded.lengths
+    rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
+    return rows, lambda: encoded.backprop(encoded.words.grad)
 
 
 def _with_queries(
@@ -180,7 +185,11 @@ def _with_queries(
     words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
     lengths = X.segments[:, 2] - X.segments[:, 1]
     rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
-    return rows, lambda: backprop((gradient_of(words), gradient_of(queries)))
+
+    def back() -> List[Any]:
+        return backprop((gradient_of(words.grad, words), gradient_of(queries.grad, queries)))
+
+    return rows, back
 
 
 def _segment_rows(

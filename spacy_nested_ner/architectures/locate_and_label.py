@@ -22,7 +22,7 @@ def build_locate_and_label(
     seed_iou: float = 0.7,
     label_iou: float = 1.0,
     soft_examples: float = 1.0,
-    negatives: Optional[float] = 5.0,
+    negatives: Optional[float] = None,
     focal: float = 2.0,
     filter_weight: float = 1.0,
     regressor_weight: float = 0.1,

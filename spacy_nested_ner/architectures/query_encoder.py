@@ -25,7 +25,7 @@ from spacy_nested_ner.architectures.piece_windows import (
     pool_pieces,
 )
 from spacy_nested_ner.architectures.pretrained import PretrainedShim, first_position
-from spacy_nested_ner.architectures.shim import SettingsShim
+from spacy_nested_ner.architectures.shim import ModuleShim
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
 ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
@@ -93,13 +93,8 @@ def build_query_encoder(
     queries: Model[Any, Any] = Model(
         "instance_queries",
         _queries_are_read_by_their_parent,
-        shims=[
-            SettingsShim(
-                "query table",
-                InstanceQueries,
-                {"n_queries": n_queries, "with_type": query_type_embedding},
-            )
-        ],
+        attrs={"from_scratch": True},
+        shims=[QueryShim(n_queries, query_type_embedding)],
     )
     return Model(
         "query_encoder",
@@ -142,7 +137,7 @@ def encoder_shim(model: Model[EncoderInput, EncoderOutput]) -> "EncoderShim":
     return model.shims[0]  # type: ignore[return-value]
 
 
-def query_shim(model: Model[EncoderInput, EncoderOutput]) -> SettingsShim:
+def query_shim(model: Model[EncoderInput, EncoderOutput]) -> "QueryShim":
     """The shim that holds the parameters of the queries."""
     return model.layers[0].shims[0]  # type: ignore[return-value]
 
@@ -240,7 +235,16 @@ def _pool(states: Tensor, windows: List[Window], how: str) -> Tensor:
     return pool_pieces(flat[torch.from_numpy(index).to(flat.device)], counts, how)
 
 
-# The encoder
+# Weights and their serialisation
+
+
+class QueryShim(ModuleShim):
+    """Holds the tables of the queries, which do not exist before the encoder's width is known."""
+
+    what = "query table"
+
+    def __init__(self, n_queries: int, with_type: bool) -> None:
+        super().__init__(InstanceQueries, {"n_queries": n_queries, "with_type": with_type})
 
 
 class EncoderShim(PretrainedShim):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import srsly
@@ -86,6 +87,12 @@ class TorchShim(Shim):
                 if key in backup:
                     parameter.data = backup[key]
 
+    def copy(self) -> TorchShim:
+        """A copy with a key of its own, so that an optimizer tells the two apart."""
+        copied = copy.deepcopy(self)
+        copied.renew_id()
+        return copied
+
     def to_device(self, device_type: str, device_id: int) -> None:
         """Move the weights: "cpu" or "gpu"."""
         if self._model is not None:
@@ -99,35 +106,31 @@ class TorchShim(Shim):
         return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
 
 
-class SettingsShim(TorchShim):
-    """Holds a module that is built from settings, some of which are known at `initialize` only.
+class ModuleShim(TorchShim):
+    """Holds a module whose constructor takes JSON-serialisable settings, some of them known late.
 
-    what: the module's name in errors. module_class: takes the settings. settings: those known
-    already, JSON-serialisable.
+    module_class: of the module. settings: keyword arguments known from the start.
     """
 
-    def __init__(
-        self, what: str, module_class: Callable[..., nn.Module], settings: Dict[str, Any]
-    ) -> None:
+    def __init__(self, module_class: Callable[..., nn.Module], settings: Dict[str, Any]) -> None:
         super().__init__(None)
-        self.what = what
         self.module_class = module_class
-        self.settings = settings
+        self.settings = dict(settings)
 
-    def build(self, **settings: Any) -> None:
-        """Make a fresh module with the settings that were missing."""
-        self.settings.update(settings)
+    def build(self, **sizes: Any) -> None:
+        """Make a fresh module of the settings and these further ones."""
+        self.settings.update(sizes)
         self.set_module(self.module_class(**self.settings))
 
     def to_bytes(self) -> bytes:
-        """Settings as JSON, weights as safetensors."""
+        """Settings as JSON, weights as safetensors; None before `build`."""
         return srsly.msgpack_dumps(
             {"settings": srsly.json_dumps(self.settings), "weights": self._weights()}
         )
 
-    def from_bytes(self, bytes_data: bytes) -> SettingsShim:
-        """Rebuild what `to_bytes` saved."""
-        saved = srsly.msgpack_loads(bytes_data)
+    def from_bytes(self, data: bytes) -> ModuleShim:
+        """Rebuild the module that `to_bytes` saved, on the device in use."""
+        saved = srsly.msgpack_loads(data)
         self.settings, self._model = srsly.json_loads(saved["settings"]), None
         if saved["weights"] is not None:
             module = self.module_class(**self.settings)

@@ -146,17 +146,6 @@ class Head(nn.Module):
                 module.p = rate
 
 
-def grown(layer: nn.Linear, n_outputs: int) -> nn.Linear:
-    """A layer with more outputs. The new ones start low, so that what was found before still is."""
-    new = nn.Linear(layer.in_features, n_outputs).to(layer.weight.device)
-    with torch.no_grad():
-        new.weight.zero_()
-        new.bias.fill_(float(layer.bias.min()) - 4.0)
-        new.weight[: layer.out_features] = layer.weight
-        new.bias[: layer.out_features] = layer.bias
-    return new
-
-
 def check_choice(system: str, name: str, value: Any, choices: Sequence[Any]) -> None:
     """ValueError for a setting that is none of the choices; None is null in a config."""
     if value not in choices:

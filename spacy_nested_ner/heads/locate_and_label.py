@@ -13,13 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice, grown
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.layers.recurrent import BiLSTM
 
 SYSTEM = "Locate and Label"
 REGRESSORS = ("linear", "sigmoid")
 CLASSIFIERS = ("sigmoid", "softmax")
+# Logit of a probability of 1 %, the usual start of detectors that are trained with a focal loss.
+PRIOR = -4.6
 LABEL_LOSSES = ("cross_entropy", "focal")
 
 
@@ -50,7 +53,8 @@ class LocateAndLabel(Head):
     seed_iou, label_iou: smallest IoU with an entity for a positive seed (alpha_1) and for the label
         of an adjusted span (alpha_2).
     soft_examples: eta of eq. 11; 0 weighs all examples alike.
-    negatives: seeds without entity per seed with one, drawn anew each time; None takes all.
+    negatives: seeds without entity per seed with one, drawn anew each time (the paper: 5); None
+        takes all.
     focal: gamma of eq. 12. filter_weight, regressor_weight, label_weight: lambda_1, lambda_2 and
         lambda_3 of eq. 17.
     dropout: of the words before each of the three; None follows `training.dropout`.
@@ -71,7 +75,7 @@ class LocateAndLabel(Head):
         seed_iou: float = 0.7,
         label_iou: float = 1.0,
         soft_examples: float = 1.0,
-        negatives: Optional[float] = 5.0,
+        negatives: Optional[float] = None,
         focal: float = 2.0,
         filter_weight: float = 1.0,
         regressor_weight: float = 0.1,
@@ -107,12 +111,21 @@ class LocateAndLabel(Head):
         # What stands before the first and behind the last word, seen by the regressor.
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if regressor else None
         self.labels = SpanMLP(h, n_labels + (classifier == "softmax"))
-        if self.offsets is not None:
-            # Spans stay where they are until there is a reason to move them.
-            nn.init.zeros_(self.offsets.output.weight)
-            nn.init.zeros_(self.offsets.output.bias)
+        self._start_modest()
         if dropout is not None:
             self.fix_dropout(dropout)
+
+    def _start_modest(self) -> None:
+        """Nearly no span is an entity, and none moves, until there is a reason: without that the
+        first updates go into unlearning what chance has drawn."""
+        nn.init.constant_(self.labels.output.bias, PRIOR)
+        if self.classifier == "softmax":
+            nn.init.constant_(self.labels.output.bias[:1], 0.0)
+        if self.filter is not None:
+            nn.init.constant_(self.filter.output.bias, PRIOR)
+        if self.offsets is not None:
+            nn.init.zeros_(self.offsets.output.weight)
+            nn.init.zeros_(self.offsets.output.bias)
 
     def encode(self, words: Tensor, mask: Tensor) -> Words:
         """`(B, N, width)` word vectors to what the three stages read."""
@@ -150,6 +163,12 @@ class LocateAndLabel(Head):
         legal = (start <= end) & (start <= last) & (end >= 0)
         return offsets, Spans(spans.row, start, end), legal
 
+    @staticmethod
+    def merge(spans: Spans, n_words: int) -> Spans:
+        """Proposals that met, once each: what is said of them depends on their place alone."""
+        key = torch.unique((spans.row * n_words + spans.start) * n_words + spans.end)
+        return Spans(key // n_words**2, key // n_words % n_words, key % n_words)
+
     # Training
 
     def losses(
@@ -169,7 +188,8 @@ class LocateAndLabel(Head):
         offsets, adjusted, legal = self.adjust(read, spans)
         if self.regressor is not None:
             losses.update(self._regression_losses(spans, offsets, gold, paired, positive))
-        losses["label"] = self._label_loss(read, adjusted.pick(legal), gold)
+        proposals = self.merge(adjusted.pick(legal), mask.shape[1])
+        losses["label"] = self._label_loss(read, proposals, gold)
         return losses
 
     def unreachable(self, gold: Gold) -> Spans:
@@ -202,12 +222,12 @@ class LocateAndLabel(Head):
         return torch.where(positive, iou, 1.0 - iou) ** self.soft_examples
 
     def _filter_loss(self, words: Words, spans: Spans, iou: Tensor, positive: Tensor) -> Loss:
-        """Eq. 12, a mean over the examples."""
+        """Eq. 12."""
         assert self.filter is not None
         logits = self.filter.inside(words, spans).squeeze(-1)
         terms = focal_terms(logits, positive.to(logits.dtype), self.focal)
         weights = self._weights(iou, positive)
-        return Loss((weights * terms).sum(), float(len(terms)), self.loss_weights[0])
+        return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[0])
 
     def _regression_losses(
         self, spans: Spans, offsets: Tensor, gold: Gold, paired: Tensor, positive: Tensor
@@ -229,7 +249,7 @@ class LocateAndLabel(Head):
         return {"offset": Loss(distance, terms, weight), "overlap": Loss(overlap, terms, weight)}
 
     def _label_loss(self, words: Words, spans: Spans, gold: Gold) -> Loss:
-        """Eq. 16 on the adjusted spans, a mean over the examples; they are paired anew."""
+        """Eq. 16 on the adjusted spans, which are paired anew."""
         logits = self.labels.inside(words, spans)
         iou, paired = best_entity(spans, gold)
         positive = iou >= self.label_iou
@@ -240,7 +260,7 @@ class LocateAndLabel(Head):
             goal = self._label_goal(spans, gold, paired, positive).to(logits.dtype)
             gamma = self.focal if self.label_loss == "focal" else 0.0
             terms = focal_terms(logits, goal, gamma).sum(dim=-1)
-        return Loss((weights * terms).sum(), float(len(terms)), self.loss_weights[2])
+        return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[2])
 
     def _softmax_terms(
         self, logits: Tensor, spans: Spans, gold: Gold, paired: Tensor, positive: Tensor
@@ -283,8 +303,7 @@ class LocateAndLabel(Head):
         read = self.encode(words, mask)
         spans = self.proposals(read, options.get("filter_threshold", 0.0))
         _, adjusted, legal = self.adjust(read, spans)
-        # A span's label depends on its place alone: proposals that meet are one.
-        spans = _distinct(adjusted.pick(legal), mask.shape[1])
+        spans = self.merge(adjusted.pick(legal), mask.shape[1])
         scores = self.label_probability(self.labels.inside(read, spans))
         return self.decode(spans, scores, options)
 
@@ -366,8 +385,16 @@ class SpanMLP(nn.Module):
         return self.output(F.gelu(hidden))
 
     def grow(self, n_outputs: int) -> None:
-        """Rows for new outputs."""
-        self.output = grown(self.output, n_outputs)
+        """Rows for new outputs; they start low, so that what was found before still is."""
+        bias = self.output.bias.min().item() - 4.0
+        self.output = grow_outputs(self.output, n_outputs, bias)
+
+
+def _examples(words: Words, positive: Tensor) -> Tensor:
+    """What filter and class loss are divided by: positive examples, as is usual with focal losses,
+    and sentences, so that there is something to divide by where no entity is. A mean over all
+    spans, nearly all of them easy negatives, would leave the word states to the regressor."""
+    return positive.sum() + len(words.mask)
 
 
 def best_entity(spans: Spans, gold: Gold) -> Tuple[Tensor, Tensor]:
@@ -427,12 +454,6 @@ def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Ten
         left, result = left * fall, result * fall
     factor[order] = result[row, place]
     return factor
-
-
-def _distinct(spans: Spans, n_words: int) -> Spans:
-    key = ((spans.row * n_words) + spans.start) * n_words + spans.end
-    key = torch.unique(key)
-    return Spans(key // n_words**2, key // n_words % n_words, key % n_words)
 
 
 def _join(first: Spans, second: Spans) -> Spans:

@@ -16,11 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice, grown
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import ASSIGNMENTS
 
 QUERY_SOURCES = ("words", "learned", "encoder")
@@ -456,8 +458,8 @@ class EntityClassifier(nn.Module):
         return self.output(self.dropout(torch.relu(torch.cat(parts, dim=-1))))
 
     def grow(self, n_labels: int) -> None:
-        """Rows for new labels."""
-        self.output = grown(self.output, n_labels + 1)
+        """Rows for new labels; they start low, so that what was found before still is."""
+        self.output = grow_outputs(self.output, n_labels + 1, self.output.bias.min().item() - 4.0)
 
 
 class WordQueries(nn.Module):
@@ -477,13 +479,7 @@ class WordQueries(nn.Module):
 
     def forward(self, words: Tensor, mask: Tensor, given: Optional[Tensor]) -> Queries:
         """`(B, N, h)` words to queries, round by round."""
-        n_words = mask.sum(dim=1, keepdim=True)
-        n_queries = (self.per_word * n_words).clamp(min=self.at_least)
-        size = max(self.per_word * mask.shape[1], self.at_least)
-        index = torch.arange(size, device=mask.device).expand(len(mask), -1)
-        real = index < n_queries
-        anchors = (index % n_words.clamp(min=1)) * real
-        rounds = (index // n_words.clamp(min=1)) * real
+        real, anchors, rounds = word_rounds(mask, self.per_word, self.at_least)
         content, position = self.project(words).chunk(2, dim=-1)
         where = anchors.unsqueeze(-1).expand(-1, -1, words.shape[-1])
         content = content.gather(1, where) + self.kind[rounds]

@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
@@ -17,7 +17,13 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from spacy_nested_ner.architectures.head_model import head_parts, head_shim, set_label_dim
+from spacy_nested_ner.architectures.head_model import (
+    annotation_read,
+    head_parts,
+    head_shim,
+    set_label_dim,
+)
+from spacy_nested_ner.architectures.hybrid_encoder import has_tags, no_tags
 from spacy_nested_ner.architectures.questions import (
     asks_questions,
     report_templates,
@@ -189,10 +195,31 @@ class NestedNER(TrainablePipe):
         if keys and self.key not in keys:
             self._warn_once("key", self._other_keys(keys))
         self._report_lost(get_examples())
-        docs = [eg.x for eg in sample]
+        docs = self._annotated([eg.x for eg in sample], nlp)
         rows = cut_segments(docs, self.cfg["window"], self.cfg["stride"]).rows
         self.model.attrs["labels"] = list(self.labels)
         self.model.initialize(X=HeadInput(docs, rows) if docs else None)
+
+    def _annotated(self, docs: List[Doc], nlp: Optional[Language]) -> List[Doc]:
+        """The docs; where the encoder reads tags, copies that the components before this one have
+        annotated.
+
+        RAISES (ValueError): If the encoder reads tags and no token has one.
+        """
+        wanted = annotation_read(self.model)
+        if not wanted or not docs:
+            return docs
+        if nlp is not None:
+            annotating = nlp.config.get("training", {}).get("annotating_components", [])
+            docs = [doc.copy() for doc in docs]
+            for name, pipe in takewhile(lambda item: item[1] is not self, nlp.components):
+                # Frozen components are disabled while the others are initialised.
+                if name in nlp.pipe_names or name in annotating:
+                    docs = [pipe(doc) for doc in docs]
+        for attr in wanted:
+            if not has_tags(docs, attr):
+                raise ValueError(self._says(no_tags(attr)))
+        return docs
 
     def _scan_gold(
         self, examples: Iterable[Example], collect: bool

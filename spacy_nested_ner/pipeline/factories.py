@@ -190,3 +190,48 @@ def make_mrc_ner(
         scorer=scorer,
         options={"threshold": threshold, "decoding": decoding},
     )
+
+
+@Language.factory(
+    "proposer_regressor_ner",
+    assigns=["doc.spans"],
+    default_config={
+        **_shared_defaults("ProposerRegressor"),
+        "threshold": 0.5,
+    },
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_proposer_regressor_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+) -> Any:
+    """`proposer_regressor_ner`: entity detection with proposer and regressor.
+
+    threshold: smallest score of a span, `p / (p + P(None))`, where p is the product of the
+        probabilities of its label and of its boundaries; 0.5 is the paper's rule.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={"threshold": threshold},
+    )

@@ -9,6 +9,7 @@ from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
 from spacy_nested_ner.heads.locate_and_label import LocateAndLabel
 from spacy_nested_ner.heads.mrc import MRC
 from spacy_nested_ner.heads.piqn import PIQN
+from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 
 WIDTH = 10
 N_LABELS = 3
@@ -28,10 +29,12 @@ PIQN_PAPER = {
     "none_weight": None,
 }
 PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
+PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
+PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0, "none_weight": 1.0}
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
-LOCATE_PAPER = {"lengths": [1, 2, 3, 4, 5, 6], "classifier": "softmax", "seed_iou": 0.7}
+LOCATE_PAPER = {"classifier": "softmax"}
 
 
 class MRCPerLabel(Head):
@@ -90,6 +93,30 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     ),
     "locate, no filter": (LocateAndLabel, {**LOCATE_SMALL, "span_filter": False}),
     "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": 0.0}),
+    "proposer": (ProposerRegressor, PROPOSER_SMALL),
+    "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
+    # The rows of table 6 in the paper, two at a time.
+    "proposer, no backward block, no gate": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "backward_block": False, "gated_update": False},
+    ),
+    "proposer, no modulation, no category": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "spatial_modulation": False, "category_embedding": False},
+    ),
+    "proposer, no iteration": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "logits_iteration": False},
+    ),
+    "proposer, neither location nor modulation": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "location_iteration": False, "spatial_modulation": False},
+    ),
+    "proposer, narrow pyramid": (
+        ProposerRegressor,
+        {**PROPOSER_SMALL, "pyramid_width": 8, "kernel_sizes": [2, 3]},
+    ),
+    "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
     "mrc": (MRCPerLabel, {"match_width": 16}),
     "mrc, early": (MRCPerLabel, {"match_width": 16, "boundary_loss": "dice"}),
     "mrc, first and last piece": (MRCPerLabel, {"match_width": 16, "two_sided": True}),

@@ -132,9 +132,10 @@ def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
     p = head.filter.inside(words, chosen).squeeze(-1).sigmoid()
     expected = 0.8 * -((1 - p[0]) ** 2) * p[0].log()
     expected = expected + 0.75 * -(p[1] ** 2) * (1 - p[1]).log()
-    expected = (expected - (p[2] ** 2) * (1 - p[2]).log()) / 3
+    expected = expected - (p[2] ** 2) * (1 - p[2]).log()
     loss = head._filter_loss(words, chosen, value, positive)
-    torch.testing.assert_close(loss.total / loss.terms, expected)
+    torch.testing.assert_close(loss.total, expected)
+    assert loss.terms == 1 + 3  # the positive span and the sentences
 
 
 def test_regression_losses_are_equations_14_and_15() -> None:
@@ -173,8 +174,8 @@ def test_label_loss_is_equation_16(classifier) -> None:
         goal = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
         terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none").sum(-1)
     loss = head._label_loss(words, chosen, gold)
-    expected = (terms[0] + 0.25 * terms[1] + terms[2]) / 3
-    torch.testing.assert_close(loss.total / loss.terms, expected)
+    torch.testing.assert_close(loss.total, terms[0] + 0.25 * terms[1] + terms[2])
+    assert loss.terms == 1 + 3
 
 
 def test_focal_label_loss_of_a_softmax() -> None:

@@ -12,15 +12,20 @@ import thinc.api
 from spacy.language import Language
 
 REGISTERED = [
+    ("spacy_architectures", "spacy_nested_ner.HybridEncoder.v1"),
+    ("spacy_architectures", "spacy_nested_ner.LayerMeanTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.LocateAndLabel.v1"),
     ("spacy_architectures", "spacy_nested_ner.MRC.v1"),
     ("spacy_architectures", "spacy_nested_ner.PIQN.v1"),
     ("spacy_architectures", "spacy_nested_ner.PairEncoder.v1"),
+    ("spacy_architectures", "spacy_nested_ner.ProposerRegressor.v1"),
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
+    ("spacy_architectures", "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"),
     ("spacy_cli", "nested-ner"),
     ("spacy_factories", "locate_and_label_ner"),
     ("spacy_factories", "mrc_ner"),
     ("spacy_factories", "piqn_ner"),
+    ("spacy_factories", "proposer_regressor_ner"),
     ("spacy_scorers", "spacy_nested_ner.nested_scorer.v1"),
     ("thinc_optimizers", "spacy_nested_ner.AdamW.v1"),
     ("thinc_schedules", "spacy_nested_ner.two_stage_linear.v1"),

@@ -1,36 +1,52 @@
 import pytest
 import torch
+from torch import nn
 
-from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.recurrent import BiLSTM, BiRNN, last_states
 
 
-def test_equals_packed_lstm() -> None:
+@pytest.mark.parametrize(("cell", "layer"), [("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU)])
+def test_equals_packed_layer(cell: str, layer: type) -> None:
     torch.manual_seed(0)
-    ours = BiLSTM(5, 8, layers=1)
-    theirs = torch.nn.LSTM(5, 4, batch_first=True, bidirectional=True)
+    ours = BiRNN(5, 8, layers=1, cell=cell)
+    theirs = layer(5, 4, batch_first=True, bidirectional=True)
     for name, parameter in ours.ahead[0].named_parameters():
         getattr(theirs, name).data = parameter.data
     for name, parameter in ours.back[0].named_parameters():
         getattr(theirs, f"{name}_reverse").data = parameter.data
     words, lengths = torch.randn(3, 6, 5), torch.tensor([6, 2, 4])
     mask = torch.arange(6) < lengths.unsqueeze(1)
-    packed = torch.nn.utils.rnn.pack_padded_sequence(
+    packed = nn.utils.rnn.pack_padded_sequence(
         words, lengths, batch_first=True, enforce_sorted=False
     )
-    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
-    torch.testing.assert_close(ours(words, mask)[mask], expected[mask])
+    output, final = theirs(packed)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
+    states = ours(words, mask)
+    torch.testing.assert_close(states[mask], expected[mask])
+    final = final[0] if cell == "lstm" else final
+    torch.testing.assert_close(last_states(states, mask), torch.cat(list(final), dim=-1))
 
 
-def test_padding_changes_nothing_in_stacked_layers() -> None:
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_padding_changes_nothing_in_stacked_layers(cell: str) -> None:
     torch.manual_seed(0)
-    lstm = BiLSTM(5, 8, layers=3, dropout=0.5).eval()
+    rnn = BiRNN(5, 8, layers=3, dropout=0.5, cell=cell).eval()
     words = torch.randn(1, 4, 5)
-    alone = lstm(words, torch.ones(1, 4, dtype=torch.bool))
+    alone = rnn(words, torch.ones(1, 4, dtype=torch.bool))
     padded = torch.cat([words, torch.full((1, 3, 5), 7.0)], dim=1)
     mask = torch.arange(7).unsqueeze(0) < 4
-    torch.testing.assert_close(lstm(padded, mask)[:, :4], alone)
+    torch.testing.assert_close(rnn(padded, mask)[:, :4], alone)
 
 
 def test_odd_width_is_refused() -> None:
-    with pytest.raises(ValueError, match="even"):
+    with pytest.raises(ValueError, match=r"BiLSTM.*even"):
         BiLSTM(5, 7)
+
+
+def test_unknown_cell_is_refused() -> None:
+    with pytest.raises(ValueError, match="cell must be one of lstm, gru"):
+        BiRNN(5, 8, cell="rnn")
+
+
+def test_bilstm_is_made_of_lstm_cells() -> None:
+    assert isinstance(BiLSTM(5, 8).ahead[0], torch.nn.LSTM)

@@ -54,7 +54,8 @@ def test_weights_are_saved_without_pickle(trained, tmp_path) -> None:
     trained.to_disk(tmp_path)
     saved = (tmp_path / "ner" / "model").read_bytes()
     assert b"torch._utils" not in saved and b"cnumpy" not in saved
-    assert b"output.weight" in saved
+    for name in head_shim(trained.get_pipe("ner").model).module.state_dict():
+        assert name.encode() in saved
 
 
 def test_batch_order_and_size_do_not_matter(trained) -> None:
@@ -214,8 +215,8 @@ def test_labels_from_data_given_or_added() -> None:
         nlp.get_pipe("ner").add_label(3)
 
 
-def test_a_grown_head_keeps_what_it_learned_and_learns_more() -> None:
-    nlp = train(make_pipeline(), 60)
+def test_a_grown_head_keeps_what_it_learned_and_learns_more(make) -> None:
+    nlp = train(make(), 120)
     before = list(nlp.pipe(texts(nlp)))
     assert nlp.get_pipe("ner").add_label("MONEY") == 1
     assert nlp.get_pipe("ner").add_label("MONEY") == 0
@@ -228,8 +229,8 @@ def test_a_grown_head_keeps_what_it_learned_and_learns_more() -> None:
     assert nlp.evaluate(with_money(nlp))["nested_f"] == 1.0
 
 
-def test_growing_between_updates_with_one_optimizer() -> None:
-    nlp = make_pipeline()
+def test_growing_between_updates_with_one_optimizer(make) -> None:
+    nlp = make()
     optimizer = nlp.create_optimizer()
     nlp.update(make_examples(nlp), sgd=optimizer)
     nlp.get_pipe("ner").add_label("NEW")
@@ -238,8 +239,8 @@ def test_growing_between_updates_with_one_optimizer() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["Adam.v1", "spacy_nested_ner.AdamW.v1"])
-def test_training_does_not_pile_up_objects(optimizer) -> None:
-    nlp = make_pipeline()
+def test_training_does_not_pile_up_objects(make, optimizer) -> None:
+    nlp = make()
     sgd = spacy.registry.get("optimizers", optimizer)(learn_rate=0.001)
     counts = []
     for _ in range(3):
@@ -251,8 +252,8 @@ def test_training_does_not_pile_up_objects(optimizer) -> None:
     assert counts[2] - counts[1] < n_parameters  # each update used to leave one behind for each
 
 
-def test_no_gold_trains_without_nan() -> None:
-    nlp = make_pipeline()
+def test_no_gold_trains_without_nan(make) -> None:
+    nlp = make()
     empty = [make_example(nlp, text, []) for text, _ in SENTENCES]
     optimizer = nlp.create_optimizer()
     first = nlp.update(empty, sgd=optimizer)["ner"]
@@ -262,8 +263,8 @@ def test_no_gold_trains_without_nan() -> None:
     assert np.isfinite(nlp.get_pipe("ner").get_loss(make_examples(nlp), None)[0])
 
 
-def test_docs_without_tokens_train() -> None:
-    nlp = make_pipeline()
+def test_docs_without_tokens_train(make) -> None:
+    nlp = make()
     empty = Example(Doc(nlp.vocab, words=[]), Doc(nlp.vocab, words=[]))
     assert nlp.update([empty], sgd=nlp.create_optimizer()) == {"ner": 0.0}
     mixed = [empty, *make_examples(nlp)]
@@ -290,8 +291,8 @@ def test_no_labels_at_all_is_an_error() -> None:
         nlp.initialize()
 
 
-def test_use_before_initialize_is_an_error() -> None:
-    nlp = make_pipeline(examples=None)
+def test_use_before_initialize_is_an_error(make) -> None:
+    nlp = make(examples=None)
     with pytest.raises(ValueError, match="initialize"):
         nlp("p53")
 
@@ -339,19 +340,19 @@ def test_gold_across_sentences_is_counted_and_warned_about() -> None:
         nlp.update([Example(predicted, reference)], sgd=nlp.create_optimizer())
 
 
-def test_crossing_and_duplicate_gold_can_be_learned() -> None:
+def test_crossing_and_duplicate_gold_can_be_learned(make) -> None:
     entities = [(0, 3, "A"), (2, 5, "A"), (2, 5, "A"), (2, 5, "B")]
 
     def crossing(nlp):
         return [make_example(nlp, "v w x y z", entities), make_example(nlp, "q r s", [])]
 
-    nlp = train(make_pipeline(examples=crossing), 60, crossing)
+    nlp = train(make(examples=crossing), 120, crossing)
     doc = nlp(Doc(nlp.vocab, words=list("vwxyz")))
     assert spans_of(doc) == sorted(set(entities), key=lambda e: (e[0], -e[1], e[2]))
 
 
-def test_nan_loss_stops_with_an_explanation() -> None:
-    nlp = make_pipeline()
+def test_nan_loss_stops_with_an_explanation(make) -> None:
+    nlp = make()
     for node in nlp.get_pipe("ner").model.walk():
         if node.has_param("W"):
             node.set_param("W", node.get_param("W") * np.nan)
@@ -385,8 +386,8 @@ def test_saved_settings_win_over_those_of_a_fresh_pipe(trained, tmp_path) -> Non
     assert (pipe.key, pipe.cfg["threshold"]) == ("mine", 0.25)
 
 
-def test_nan_weights_are_reported_at_prediction() -> None:
-    nlp = make_pipeline()
+def test_nan_weights_are_reported_at_prediction(make) -> None:
+    nlp = make()
     head = head_shim(nlp.get_pipe("ner").model).module
     for parameter in head.parameters():
         parameter.data.fill_(np.nan)

@@ -1,0 +1,103 @@
+"""Trainings that differ in one setting, and a table of what each is worth."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
+
+import torch
+import typer
+from spacy import util
+from spacy.tokens import Doc, DocBin
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_loop
+from thinc.api import Config
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+Variants = Dict[str, Dict[str, Any]]
+Entity = Tuple[int, int, str]
+# Entities of so many words, the first inclusive, the last exclusive.
+LENGTHS = {"1-4 words": (1, 5), "5-9": (5, 10), "10 and more": (10, 10**6)}
+
+
+def run(config: str, variants: Variants) -> None:
+    """A command line that trains the variants.
+
+    config: name of a shipped config. variants: by name, the settings of the model that differ from
+    it; those of the component itself under "component".
+    """
+
+    def main(
+        train: Annotated[Path, typer.Argument(help="Training docs, a .spacy file")],
+        dev: Annotated[Path, typer.Argument(help="Docs to score, a .spacy file")],
+        steps: int = 1000,
+        dev_docs: int = 600,
+        only: Annotated[Optional[List[str]], typer.Option(help="Names of variants")] = None,
+        output: Annotated[Optional[Path], typer.Option(help="Also write JSON")] = None,
+    ) -> None:
+        """Train each variant; print F1 at its best threshold, F1 by length there, and CPU time."""
+        torch.set_num_threads(1)
+        results = {}
+        typer.echo(f"| variant | F1 | {' | '.join(LENGTHS)} | best threshold | CPU seconds |")
+        typer.echo("|---" * (4 + len(LENGTHS)) + "|")
+        for name in only or variants:
+            begin = time.process_time()
+            nlp = trained(CONFIGS / f"{config}.cfg", variants[name], train, steps)
+            used = time.process_time() - begin
+            results[name] = {**scored(nlp, dev, dev_docs), "seconds": used}
+            shown = " | ".join(f"{100 * results[name][key]:.1f}" for key in ("f1", *LENGTHS))
+            threshold = results[name]["threshold"]
+            typer.echo(f"| {name} | {shown} | {threshold:.2f} | {used:.0f} |")
+            if output is not None:
+                output.write_text(json.dumps(results, indent=2), encoding="utf8")
+
+    typer.run(main)
+
+
+def trained(path: Path, settings: Dict[str, Any], train: Path, steps: int) -> Any:
+    """A pipeline after so many steps of a config, with these settings."""
+    config = util.load_config(path)
+    config["paths"].update(train=str(train), dev=str(train))
+    config["training"].update(max_steps=steps, eval_frequency=steps)
+    model = {key: value for key, value in settings.items() if key != "component"}
+    config["components"]["ner"].update(settings.get("component", {}))
+    config["components"]["ner"]["model"].update(model)
+    # Scored once at the end, by `scored`: the loop itself looks at one doc.
+    config["corpora"]["dev"]["limit"] = 1
+    config["training"]["logger"] = {"@loggers": "spacy.ConsoleLogger.v3", "console_output": False}
+    nlp = init_nlp(Config(config))
+    train_loop(nlp)
+    return nlp
+
+
+def scored(nlp: Any, dev: Path, limit: int) -> Dict[str, float]:
+    """Best threshold on the score, the strict micro F1 that it gives, and F1 by length there."""
+    gold = list(DocBin().from_disk(dev).get_docs(nlp.vocab))[:limit]
+    nlp.get_pipe("ner").cfg["threshold"] = 0.05
+    plain = (Doc(nlp.vocab, words=[token.text for token in doc]) for doc in gold)
+    found = [
+        [((s.start, s.end, s.label_), score) for s, score in zip(spans, spans.attrs["scores"])]
+        for spans in (doc.spans["sc"] for doc in nlp.pipe(plain, batch_size=64))
+    ]
+    expected = [{(s.start, s.end, s.label_) for s in doc.spans["sc"]} for doc in gold]
+
+    def kept(threshold: float) -> List[Set[Entity]]:
+        return [{span for span, score in spans if score >= threshold} for spans in found]
+
+    f1, threshold = max((micro_f1(kept(i / 20), expected), i / 20) for i in range(1, 20))
+    best = kept(threshold)
+    by_length = {
+        name: micro_f1(*(_of_length(spans, *bounds) for spans in (best, expected)))
+        for name, bounds in LENGTHS.items()
+    }
+    return {"f1": f1, "threshold": threshold, **by_length}
+
+
+def _of_length(spans: List[Set[Entity]], least: int, below: int) -> List[Set[Entity]]:
+    return [{span for span in group if least <= span[1] - span[0] < below} for group in spans]
+
+
+def micro_f1(found: List[Set[Entity]], expected: List[Set[Entity]]) -> float:
+    """Strict F1 over all docs; 0 where there is nothing."""
+    right = sum(len(a & b) for a, b in zip(found, expected))
+    return 2 * right / max(1, sum(map(len, found)) + sum(map(len, expected)))

@@ -1,0 +1,25 @@
+"""What each part of locate_and_label_ner is worth: the rows of the paper's table 3, what its
+authors ran, and seeds shorter than the entities; one setting changed at a time, equal steps.
+
+python benchmarks/locate_and_label_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+"""
+
+from ablation import Variants, run
+
+SHORT = {"lengths": [1, 2, 3, 4, 5, 6, 7, 8]}
+VARIANTS: Variants = {
+    "recommended": {},
+    "no regressor": {"regressor": None},
+    "no filter": {"span_filter": False},
+    "no soft-NMS": {"component": {"nms_decay": 1.0}},
+    "no soft examples": {"soft_examples": 0.0},
+    "sigmoid regressor": {"regressor": "sigmoid"},
+    "softmax classifier": {"classifier": "softmax"},
+    "focal class loss": {"label_loss": "focal"},
+    "5 negatives for a positive": {"negatives": 5.0},
+    "seeds of 1-8 words": SHORT,
+    "seeds of 1-8 words, no regressor": {**SHORT, "regressor": None},
+}
+
+if __name__ == "__main__":
+    run("locate_and_label_cnn", VARIANTS)

@@ -1,0 +1,26 @@
+"""What each part of proposer_regressor_ner is worth: the rows of the paper's table 6 and some of
+table 7, one setting changed at a time, equal steps, one table.
+
+python benchmarks/proposer_regressor_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+"""
+
+from ablation import Variants, run
+
+VARIANTS: Variants = {
+    "recommended": {},
+    "no backward block": {"backward_block": False},
+    "no spatial modulation": {"spatial_modulation": False},
+    "no gated update": {"gated_update": False},
+    "no category embedding": {"category_embedding": False},
+    "no location iteration": {"location_iteration": False},
+    "no logits iteration": {"logits_iteration": False},
+    "no pyramid (kernel sizes [])": {"kernel_sizes": []},
+    "kernel sizes [2, 3]": {"kernel_sizes": [2, 3]},
+    "no regressor": {"regressor_layers": 0},
+    "one proposal per word": {"min_proposals": 0},
+    "None weight 1": {"none_weight": 1.0},
+    "pyramid of width 64": {"pyramid_width": 64},
+}
+
+if __name__ == "__main__":
+    run("proposer_regressor_cnn", VARIANTS)

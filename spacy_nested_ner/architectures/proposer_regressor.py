@@ -1,0 +1,45 @@
+"""Registered model of `proposer_regressor_ner`."""
+
+from typing import List, Optional
+
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
+
+from spacy_nested_ner.architectures.head_model import build_head_model
+from spacy_nested_ner.architectures.types import HeadInput, HeadOutput
+
+KERNEL_SIZES = [2, 2]
+
+
+def build_proposer_regressor(
+    tok2vec: Model[List[Doc], List[Floats2d]],
+    hidden_width: int = 128,
+    pyramid_width: Optional[int] = None,
+    kernel_sizes: List[int] = KERNEL_SIZES,
+    regressor_layers: int = 3,
+    attention_heads: int = 8,
+    min_proposals: int = 4,
+    backward_block: bool = True,
+    spatial_modulation: bool = True,
+    gated_update: bool = True,
+    category_embedding: bool = True,
+    location_iteration: bool = True,
+    logits_iteration: bool = True,
+    none_weight: float = 1.0,
+    dropout: Optional[float] = None,
+    batch_words: int = 1024,
+) -> Model[HeadInput, HeadOutput]:
+    """`spacy_nested_ner.ProposerRegressor.v1`: entity detection with proposer and regressor.
+
+    tok2vec: token-to-vector model, e.g. HashEmbedCNN or a listener.
+    batch_words: padded words that the head sees at once. Its recurrent layers walk word by word,
+        so that fewer and larger batches are faster.
+    All other settings: see `spacy_nested_ner.heads.proposer_regressor.ProposerRegressor`, which
+    raises ValueError for a setting out of range.
+    """
+    settings = {k: v for k, v in locals().items() if k not in ("tok2vec", "batch_words")}
+    from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
+
+    settings["kernel_sizes"] = list(kernel_sizes)
+    return build_head_model("proposer_regressor", tok2vec, ProposerRegressor, settings, batch_words)
