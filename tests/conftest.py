@@ -62,7 +62,7 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         },
         80,
     ),
-    "mrc_ner": ("mrc_ner", {"questions": QUESTIONS}, 120),
+    "mrc_ner": ("mrc_ner", {}, 120),
     "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {
@@ -90,6 +90,7 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
     },
     "mrc_ner": {
         "@architectures": "spacy_nested_ner.MRC.v1",
+        "questions": QUESTIONS,
         "hidden_width": 48,
         "depth": 2,
         "attention_heads": 2,

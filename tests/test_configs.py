@@ -17,7 +17,12 @@ CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
 
 def test_there_are_configs() -> None:
     systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
-    systems |= {"proposer_regressor_cnn", "proposer_regressor_transformer"}
+    systems |= {
+        "mrc_cnn",
+        "mrc_transformer",
+        "proposer_regressor_cnn",
+        "proposer_regressor_transformer",
+    }
     assert systems <= {path.stem for path in CONFIGS}
 
 
