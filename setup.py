@@ -20,7 +20,7 @@ setup(
     license="MIT",
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
-    package_data={"spacy_nested_ner": ["py.typed"]},
+    package_data={"spacy_nested_ner": ["py.typed", "questions/*.json"]},
     install_requires=[
         "spacy>=3.8.0,<3.9.0",
         "thinc>=8.3.4,<8.4.0",
@@ -40,6 +40,7 @@ setup(
             "diffusion_ner = spacy_nested_ner.pipeline.factories:make_diffusion_ner",
             "piqn_ner = spacy_nested_ner.pipeline.factories:make_piqn_ner",
             "locate_and_label_ner = spacy_nested_ner.pipeline.factories:make_locate_and_label_ner",
+            "mrc_ner = spacy_nested_ner.pipeline.factories:make_mrc_ner",
             "proposer_regressor_ner = "
             "spacy_nested_ner.pipeline.factories:make_proposer_regressor_ner",
         ],
@@ -53,6 +54,9 @@ setup(
             "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
             "spacy_nested_ner.LocateAndLabel.v1 = "
             "spacy_nested_ner.architectures.locate_and_label:build_locate_and_label",
+            "spacy_nested_ner.MRC.v1 = spacy_nested_ner.architectures.mrc:build_mrc",
+            "spacy_nested_ner.PairEncoder.v1 = "
+            "spacy_nested_ner.architectures.pair_encoder:build_pair_encoder",
             "spacy_nested_ner.ProposerRegressor.v1 = "
             "spacy_nested_ner.architectures.proposer_regressor:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "

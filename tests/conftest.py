@@ -13,6 +13,15 @@ from spacy.training import Example
 from spacy.util import fix_random_seed
 from thinc.api import Adam
 
+QUESTIONS = {
+    "CELL": "Which kinds of cells ?",
+    "DNA": "Which genes or promoters ?",
+    "GPE": "Which cities or countries ?",
+    "ORG": "Which organizations ?",
+    "PER": "Who ?",
+    "PROT": "Which proteins ?",
+}
+
 # Name of the variant: factory, settings of its model beside those of SMALL_MODELS, updates that
 # it needs to memorise the ten sentences.
 VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
@@ -54,6 +63,7 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         },
         80,
     ),
+    "mrc_ner": ("mrc_ner", {}, 120),
     "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {
@@ -84,6 +94,16 @@ SMALL_MODELS: Dict[str, Dict[str, Any]] = {
     "locate_and_label_ner": {
         "@architectures": "spacy_nested_ner.LocateAndLabel.v1",
         "hidden_width": 48,
+        "tok2vec": SMALL_CNN,
+    },
+    "mrc_ner": {
+        "@architectures": "spacy_nested_ner.MRC.v1",
+        "questions": QUESTIONS,
+        "hidden_width": 48,
+        "depth": 2,
+        "attention_heads": 2,
+        "match_width": 48,
+        "batch_words": 4096,
         "tok2vec": SMALL_CNN,
     },
     "proposer_regressor_ner": {

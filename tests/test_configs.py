@@ -19,6 +19,7 @@ def test_there_are_configs() -> None:
     systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
     systems |= {"diffusion_cnn", "diffusion_transformer"}
     systems |= {"proposer_regressor_cnn", "proposer_regressor_transformer"}
+    systems |= {"mrc_cnn", "mrc_transformer"}
     assert systems <= {path.stem for path in CONFIGS}
 
 

@@ -11,7 +11,6 @@ from spacy_nested_ner.architectures.head_model import (
     build_head_model,
     encode,
     head_shim,
-    pad,
 )
 from spacy_nested_ner.architectures.types import HeadInput, HeadModel, HeadOutput
 
@@ -72,7 +71,7 @@ def trajectories(model: HeadModel, X: HeadInput) -> "List[List[Denoised]]":
     X: as for a prediction. The last step of a segment holds the spans that `predict` chooses from.
     Segments go through the head one by one; words are counted from the segment's first.
     """
-    words, _, offsets, _ = encode(model, X, is_train=False)
+    rows, _ = encode(model, X, is_train=False)
     head = head_shim(model).module.eval()
-    rows = np.arange(len(X.segments)).reshape(-1, 1)
-    return [head.trajectory(*pad(words, X.segments, offsets, row), X.options) for row in rows]
+    alone = (rows.read(np.array([i])) for i in range(len(X.segments)))
+    return [head.trajectory(words, mask, X.options) for words, mask, _ in alone]

@@ -1,5 +1,6 @@
 """The one Thinc model of all systems: an encoder, then a torch head over padded segments."""
 
+from collections import defaultdict
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -8,12 +9,16 @@ from thinc.api import Model
 from torch import Tensor
 
 from spacy_nested_ner.architectures.batching import cut_batches
+from spacy_nested_ner.architectures.pairs import read_pairs
+from spacy_nested_ner.architectures.questions import asks_questions
 from spacy_nested_ner.architectures.shim import HeadShim
 from spacy_nested_ner.architectures.types import (
     NO_SPANS,
+    Entity,
     HeadInput,
     HeadModel,
     HeadOutput,
+    Rows,
     SpanScores,
     Tok2VecModel,
 )
@@ -86,14 +91,12 @@ def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None
     tok2vec, head = model.get_ref("tok2vec"), model.get_ref("head")
     if X is None or not len(X.segments):
         tok2vec.initialize()
-        width = _declared_width(tok2vec)
-    elif reads_queries(model):
+        width = declared_width(tok2vec)
+    elif reads_queries(model) or asks_questions(model):
         tok2vec.initialize(X=(X.docs, X.segments))
         width = tok2vec.get_dim("nO")
     else:
-        docs = [doc for doc in X.docs if len(doc)]
-        tok2vec.initialize(X=docs)
-        width = tok2vec.predict(docs)[0].shape[1]
+        width = initialize_tok2vec(tok2vec, X.docs)
     shim = head_shim(model)
     shim.build(width, model.attrs["labels"])
     head.set_dim("nI", width, force=True)
@@ -107,7 +110,15 @@ def set_label_dim(model: HeadModel) -> None:
     model.get_ref("head").set_dim("nO", n_labels, force=True)
 
 
-def _declared_width(tok2vec: Tok2VecModel) -> int:
+def initialize_tok2vec(tok2vec: Tok2VecModel, docs: List[Any]) -> int:
+    """Initialise a token-to-vector model on docs, not all empty; the width of its vectors."""
+    docs = [doc for doc in docs if len(doc)]
+    tok2vec.initialize(X=docs)
+    return tok2vec.predict(docs)[0].shape[1]
+
+
+def declared_width(tok2vec: Tok2VecModel) -> int:
+    """The width that a model tells without examples; ValueError if it does not."""
     if not tok2vec.has_dim("nO"):
         raise ValueError(
             "Cannot tell the width of the encoder without examples: call nlp.initialize with a "
@@ -129,21 +140,19 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
     """
     if not isinstance(X, HeadInput):
         X = whole_docs(list(X))
-    words, queries, offsets, backprop = encode(model, X, is_train)
-    lengths = X.segments[:, 2] - X.segments[:, 1]
-    batches = cut_batches(lengths, model.attrs["batch_words"])
+    rows, backprop = encode(model, X, is_train)
     if X.gold is None:
-        return HeadOutput({}, _predict(model, X, words, queries, offsets, batches)), _no_backprop
+        return HeadOutput({}, _predict(model, X, rows)), _no_backprop
     head = head_shim(model).module
     head.train(is_train)
     head.set_dropout(model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
     with torch.set_grad_enabled(is_train):
-        losses = _losses(head, X, words, queries, offsets, batches)
+        losses = _losses(model, X, rows)
         total = torch.stack(list(losses.values())).sum()
 
     def backprop_losses(d_output: Any) -> List[Any]:
         total.backward()
-        return backprop(words.grad, None if queries is None else queries.grad)
+        return backprop()
 
     values = {name: float(loss.detach()) for name, loss in losses.items()}
     return HeadOutput(values, NO_SPANS), backprop_losses
@@ -155,30 +164,50 @@ def whole_docs(docs: List[Any]) -> HeadInput:
     return HeadInput(docs, np.array(rows, dtype=np.int64).reshape(-1, 3))
 
 
-def encode(
-    model: HeadModel, X: HeadInput, is_train: bool
-) -> Tuple[Tensor, Optional[Tensor], np.ndarray, Callable[..., List[Any]]]:
-    """Flat word vectors `(all words, width)`, queries `(segments, M, width)` if any, where each
-    segment's words begin, and the way back for both gradients."""
-    tok2vec = model.get_ref("tok2vec")
+def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callable[[], List[Any]]]:
+    """One row per segment, or per segment and label, and the way back for the gradients of what
+    was read."""
+    if asks_questions(model):
+        return read_pairs(model, X, is_train)
     if reads_queries(model):
-        (flat, asked), backprop_queries = tok2vec((X.docs, X.segments), is_train)
-        words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
-        lengths = X.segments[:, 2] - X.segments[:, 1]
-
-        def back_with_queries(d_words: Tensor, d_queries: Tensor) -> List[Any]:
-            return backprop_queries((gradient_of(d_words, words), gradient_of(d_queries, queries)))
-
-        return words, queries, np.cumsum(lengths) - lengths, back_with_queries
-
-    encoded = encode_words(tok2vec, X.docs, head_shim(model).width or 0, is_train)
+        return _with_queries(model, X, is_train)
+    encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
     starts = np.cumsum(encoded.lengths) - encoded.lengths
-    offsets = starts[X.segments[:, 0]] + X.segments[:, 1]
+    rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
+    return rows, lambda: encoded.backprop(encoded.words.grad)
 
-    def back(d_words: Optional[Tensor], d_queries: Optional[Tensor]) -> List[Any]:
-        return encoded.backprop(d_words)
 
-    return encoded.words, None, offsets, back
+def _with_queries(
+    model: HeadModel, X: HeadInput, is_train: bool
+) -> Tuple[Rows, Callable[[], List[Any]]]:
+    """Rows of an encoder that reads queries along with the words."""
+    (flat, asked), backprop = model.get_ref("tok2vec")((X.docs, X.segments), is_train)
+    words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
+    lengths = X.segments[:, 2] - X.segments[:, 1]
+    rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
+
+    def back() -> List[Any]:
+        return backprop((gradient_of(words.grad, words), gradient_of(queries.grad, queries)))
+
+    return rows, back
+
+
+def _segment_rows(
+    X: HeadInput, words: Tensor, queries: Optional[Tensor], offsets: np.ndarray
+) -> Rows:
+    """One row per segment.
+
+    words: flat, `(all words, width)`. queries: `(segments, M, width)`. offsets: `(segments,)` int,
+    where the words of each segment begin.
+    """
+
+    def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        padded, mask = pad(words, X.segments, offsets, batch)
+        asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
+        return padded, mask, asked
+
+    n_segments, lengths = len(X.segments), X.segments[:, 2] - X.segments[:, 1]
+    return Rows(np.arange(n_segments), None, lengths, read)
 
 
 def pad(
@@ -195,44 +224,48 @@ def pad(
     return words[index.to(words.device)], mask.to(words.device)
 
 
-def _losses(
-    head: Head,
-    X: HeadInput,
-    words: Tensor,
-    queries: Optional[Tensor],
-    offsets: np.ndarray,
-    batches: List[np.ndarray],
-) -> Dict[str, Tensor]:
-    """Mean losses over all segments, the same however they are cut into batches."""
-    assert X.gold is not None
+def _batches(model: HeadModel, rows: Rows) -> List[np.ndarray]:
+    return cut_batches(rows.lengths, model.attrs["batch_words"])
+
+
+def _losses(model: HeadModel, X: HeadInput, rows: Rows) -> Dict[str, Tensor]:
+    """Mean losses over all rows, the same however they are cut into batches."""
+    head, entities = head_shim(model).module, _gold_of_rows(X, rows)
     parts = []
-    for batch in batches:
-        padded, mask = pad(words, X.segments, offsets, batch)
-        gold = Gold.from_lists([X.gold[i] for i in batch], words.device)
-        asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
-        parts.append(head(padded, mask, gold=gold, queries=asked))
+    for batch in _batches(model, rows):
+        words, mask, queries = rows.read(batch)
+        gold = Gold.from_lists([entities[i] for i in batch], words.device)
+        parts.append(head(words, mask, gold=gold, queries=queries))
     return mean_losses(parts)
 
 
+def _gold_of_rows(X: HeadInput, rows: Rows) -> List[List[Entity]]:
+    """The entities of the segment of each row, of its label only where it has one."""
+    assert X.gold is not None
+    if rows.label is None:
+        return X.gold
+    by_label: Dict[Tuple[int, int], List[Entity]] = defaultdict(list)
+    for segment, entities in enumerate(X.gold):
+        for entity in entities:
+            by_label[segment, entity[2]].append(entity)
+    keys = zip(rows.segment.tolist(), rows.label.tolist())
+    return [by_label.get(key, []) for key in keys]
+
+
 @torch.no_grad()
-def _predict(
-    model: HeadModel,
-    X: HeadInput,
-    words: Tensor,
-    queries: Optional[Tensor],
-    offsets: np.ndarray,
-    batches: List[np.ndarray],
-) -> SpanScores:
+def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> SpanScores:
     """Run the head in evaluation mode; collect spans in tokens of their docs."""
     head = head_shim(model).module
     head.eval()
     found: List[Predictions] = []
-    for batch in batches:
-        padded, mask = pad(words, X.segments, offsets, batch)
-        rows = torch.from_numpy(batch).to(words.device)
-        asked = None if queries is None else queries[rows]
-        spans = head(padded, mask, options=X.options, queries=asked)
-        found.append(spans._replace(segment=rows[spans.segment]))
+    for batch in _batches(model, rows):
+        words, mask, queries = rows.read(batch)
+        spans = head(words, mask, options=X.options, queries=queries)
+        label = spans.label
+        if rows.label is not None:
+            label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]
+        segment = torch.from_numpy(rows.segment[batch]).to(label.device)[spans.segment]
+        found.append(spans._replace(segment=segment, label=label))
     return collect_spans(found, X.segments)
 
 

@@ -58,7 +58,7 @@ def cut_windows(
         counts = np.diff(offsets[start : end + 1])
         n_pieces = int(counts.sum())
         if n_pieces > room:
-            bounds, joints[index] = _cut_long(counts, room)
+            bounds, joints[index] = cut_long(counts, room)
             own = ids[offsets[start] : offsets[end]]
             windows.extend(Window(own[a:b], 0, np.ones(b - a, dtype=np.int64)) for a, b in bounds)
             continue
@@ -87,7 +87,7 @@ def fit_context(
     return left, right
 
 
-def _cut_long(counts: np.ndarray, room: int) -> Tuple[List[Tuple[int, int]], Joint]:
+def cut_long(counts: np.ndarray, room: int) -> Tuple[List[Tuple[int, int]], Joint]:
     """First and end piece of each window of a long segment, and their joint.
 
     All pieces of a word come from the window in which the word is most central, those of a word

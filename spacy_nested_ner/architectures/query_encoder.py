@@ -1,13 +1,8 @@
 """A pretrained encoder that instance queries travel through together with the text (PIQN)."""
 
-import contextlib
-from pathlib import Path
 from typing import (
-    TYPE_CHECKING,
     Any,
     Callable,
-    Dict,
-    Iterator,
     List,
     Literal,
     Optional,
@@ -15,9 +10,7 @@ from typing import (
 )
 
 import numpy as np
-import srsly
 import torch
-from safetensors.torch import load as load_tensors
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d, Floats3d
@@ -26,22 +19,16 @@ from torch import Tensor
 
 from spacy_nested_ner.architectures.batching import cut_batches
 from spacy_nested_ner.architectures.piece_windows import (
-    DocPieces,
     Window,
     cut_windows,
     join_windows,
     pool_pieces,
 )
-from spacy_nested_ner.architectures.shim import ModuleShim, TorchShim
+from spacy_nested_ner.architectures.pretrained import PretrainedShim, first_position
+from spacy_nested_ner.architectures.shim import ModuleShim
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
-# Model types whose positions start behind the padding index, as RoBERTa's do.
-ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
-SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
 
 EncoderInput = Tuple[List[Doc], np.ndarray]
 EncoderOutput = Tuple[Floats2d, Floats3d]
@@ -169,7 +156,7 @@ def forward(
     docs, segments = X
     shim, tables = encoder_shim(model), query_shim(model)
     encoder, queries = shim.module, tables.module
-    pieces = _pieces_of_docs(shim, docs, segments)
+    pieces = shim.pieces_of_segments(docs, segments)
     windows, joints = cut_windows(
         pieces, segments, model.attrs["context"], room=shim.max_pieces - 2
     )
@@ -193,14 +180,6 @@ def forward(
         return []
 
     return (torch2xp(words.detach()), torch2xp(asked.detach())), backprop  # type: ignore[return-value]
-
-
-def _pieces_of_docs(
-    shim: "EncoderShim", docs: List[Doc], segments: np.ndarray
-) -> Dict[int, DocPieces]:
-    """Tokenise the docs that segments are taken from."""
-    wanted = sorted({int(i) for i in segments[:, 0]})
-    return dict(zip(wanted, shim.tokenise([docs[i] for i in wanted])))
 
 
 def _encode(
@@ -256,12 +235,6 @@ def _pool(states: Tensor, windows: List[Window], how: str) -> Tensor:
     return pool_pieces(flat[torch.from_numpy(index).to(flat.device)], counts, how)
 
 
-def _spaced_words(doc: Doc) -> List[str]:
-    """Texts of the tokens, with the space before them, which RoBERTa's pieces tell apart."""
-    spaced = [False, *(bool(token.whitespace_) for token in doc)]
-    return [" " + token.text if space else token.text for token, space in zip(doc, spaced)]
-
-
 # Weights and their serialisation
 
 
@@ -274,87 +247,25 @@ class QueryShim(ModuleShim):
         super().__init__(InstanceQueries, {"n_queries": n_queries, "with_type": with_type})
 
 
-class EncoderShim(TorchShim):
-    """Holds a pretrained encoder and its tokenizer: read from `name` once, then self-contained.
+class EncoderShim(PretrainedShim):
+    """Holds the encoder that words and queries travel through, and its tokenizer.
 
-    name: directory or hub name. max_pieces: the encoder's limit if None.
-    query_interaction: whether queries see each other.
+    query_interaction: whether queries see each other. The rest: see `PretrainedShim`.
     """
 
-    what = "encoder"
-
     def __init__(self, name: str, max_pieces: Optional[int], query_interaction: bool) -> None:
-        super().__init__(None)
-        self.name = name
-        self.wanted_pieces = max_pieces
-        self.query_interaction = query_interaction
-        # Of the pretrained model, JSON-serialisable.
-        self.config: Dict[str, Any] = {}
-        # Ids of the special pieces: "cls", "sep", "pad".
-        self.special: Dict[str, int] = {}
-        self.max_pieces = 0
-        self._tokenizer: Optional[Tokenizer] = None
+        super().__init__(ARCHITECTURE, name, max_pieces, {"query_interaction": query_interaction})
 
-    def load(self) -> None:
-        """Read configuration, tokenizer and weights from the directory or the hub."""
-        transformers = _transformers()
-        config, tokenizer = self._read_tokenizer(transformers)
-        with _explain(self.name):
-            pretrained = transformers.AutoModel.from_pretrained(self.name, config=config)
-        self.config = srsly.json_loads(config.to_json_string(use_diff=False))
-        self.special = _special_pieces(self.name, tokenizer)
-        self.max_pieces = self._limit(tokenizer.model_max_length)
-        self._tokenizer = _plain_tokenizer(tokenizer.backend_tokenizer.to_str())
-        self.set_module(self._one_way(pretrained))
-
-    def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
-        """Configuration and tokenizer. ValueError if there are none or they are not supported."""
-        with _explain(self.name):
-            config = transformers.AutoConfig.from_pretrained(self.name)
-        _check_config(self.name, config)
-        with _explain(self.name):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(self.name, use_fast=True)
-        if not tokenizer.is_fast:
-            raise ValueError(
-                f"{ARCHITECTURE}: '{self.name}' has no fast tokenizer (tokenizer.json)."
-            )
-        return config, tokenizer
-
-    def _limit(self, tokenizer_limit: int) -> int:
-        """Longest input: what the positions allow and the settings or the tokenizer want."""
-        positions = self.config["max_position_embeddings"] - _first_position(self.config)
-        if self.wanted_pieces is None:
-            return min(positions, tokenizer_limit)
-        if self.wanted_pieces > positions:
-            raise ValueError(
-                f"{ARCHITECTURE}: max_pieces is {self.wanted_pieces}, but '{self.name}' has "
-                f"positions for {positions} pieces only."
-            )
-        return self.wanted_pieces
-
-    def _one_way(self, pretrained: Any) -> OneWayEncoder:
+    def wrap(self, pretrained: Any) -> OneWayEncoder:
+        """The pretrained layers under one-way attention."""
         return OneWayEncoder(
             pretrained.embeddings,
             pretrained.encoder.layer,
             attention_heads=self.config["num_attention_heads"],
             attention_dropout=self.config["attention_probs_dropout_prob"],
-            first_position=_first_position(self.config),
-            query_interaction=self.query_interaction,
+            first_position=first_position(self.config),
+            query_interaction=self.settings["query_interaction"],
         )
-
-    def tokenise(self, docs: List[Doc]) -> List[DocPieces]:
-        """Pieces of each doc, word by word: ids `(pieces,)` long and `(words + 1,)` long offsets,
-        where the pieces of each word begin."""
-        assert self._tokenizer is not None
-        words = [_spaced_words(doc) for doc in docs]
-        coded = self._tokenizer.encode_batch(words, is_pretokenized=True, add_special_tokens=False)
-        pieces = []
-        for doc, code in zip(docs, coded):
-            word_of_piece = np.array(code.word_ids, dtype=np.int64)
-            offsets = np.zeros(len(doc) + 1, dtype=np.int64)
-            offsets[1:] = np.bincount(word_of_piece, minlength=len(doc)).cumsum()
-            pieces.append((np.array(code.ids, dtype=np.int64), offsets))
-        return pieces
 
     def pad(self, windows: List[Window], mark_segment: bool) -> Tuple[Tensor, Tensor, Tensor]:
         """`(batch, pieces)` ids, token types and mask, special pieces added."""
@@ -370,116 +281,3 @@ class EncoderShim(TorchShim):
                 first = 1 + window.first
                 types[i, first : first + window.counts.sum()] = 1
         return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
-
-    def to_bytes(self) -> bytes:
-        """Settings, configuration and tokenizer as JSON, weights as safetensors."""
-        assert self._model is None or self._tokenizer is not None
-        own = {
-            "max_pieces": self.max_pieces,
-            "query_interaction": self.query_interaction,
-            "special": self.special,
-        }
-        return srsly.msgpack_dumps(
-            {
-                "settings": srsly.json_dumps(own),
-                "config": srsly.json_dumps(self.config),
-                "tokenizer": None if self._tokenizer is None else self._tokenizer.to_str(),
-                "weights": self._weights(),
-            }
-        )
-
-    def from_bytes(self, data: bytes) -> "EncoderShim":
-        """Rebuild what `to_bytes` saved, without the directory or the hub."""
-        saved = srsly.msgpack_loads(data)
-        own = srsly.json_loads(saved["settings"])
-        self.max_pieces, self.special = own["max_pieces"], own["special"]
-        self.query_interaction = own["query_interaction"]
-        self.config = srsly.json_loads(saved["config"])
-        self._model = self._tokenizer = None
-        if saved["weights"] is not None:
-            self._tokenizer = _plain_tokenizer(saved["tokenizer"])
-            module = self._one_way(_random_encoder(self.config))
-            module.load_state_dict(load_tensors(saved["weights"]))
-            self.set_module(module)
-        return self
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as err:
-        raise ImportError(
-            f"{ARCHITECTURE} needs Hugging Face transformers: "
-            "pip install 'spacy_nested_ner[transformers]'."
-        ) from err
-    return transformers
-
-
-@contextlib.contextmanager
-def _explain(name: str) -> Iterator[None]:
-    """Turn the many errors of a model that is not there or not whole into one that says so."""
-    try:
-        path = Path(name)
-        if (path.is_absolute() or name.startswith(".")) and not path.is_dir():
-            raise OSError(f"there is no directory '{name}'")
-        yield
-    except (OSError, ValueError, KeyError) as err:
-        raise ValueError(
-            f"{ARCHITECTURE}: cannot read a pretrained encoder from '{name}'. Set 'name' of the "
-            "component's tok2vec to a directory with config.json, tokenizer.json and "
-            "model.safetensors, or to a model name of the hub (which needs a network or a filled "
-            "cache). A trained pipeline carries its encoder: go on training it with "
-            f"nlp.resume_training, not with nlp.initialize. The error was: {err}"
-        ) from err
-
-
-def _check_config(name: str, config: Any) -> None:
-    if config.model_type not in SUPPORTED_TYPES:
-        raise ValueError(
-            f"{ARCHITECTURE}: '{name}' is a model of type '{config.model_type}'. Supported are "
-            f"{', '.join(SUPPORTED_TYPES)}."
-        )
-    kind = getattr(config, "position_embedding_type", "absolute")
-    if kind != "absolute" or config.is_decoder:
-        raise ValueError(
-            f"{ARCHITECTURE}: '{name}' is a decoder or has positions of type '{kind}'. Supported "
-            "are encoders with absolute positions."
-        )
-
-
-def _first_position(config: Dict[str, Any]) -> int:
-    return config["pad_token_id"] + 1 if config["model_type"] in ROBERTA_TYPES else 0
-
-
-def _special_pieces(name: str, tokenizer: Any) -> Dict[str, int]:
-    special = {
-        "cls": tokenizer.cls_token_id,
-        "sep": tokenizer.sep_token_id,
-        "pad": tokenizer.pad_token_id,
-    }
-    missing = [key for key, piece in special.items() if piece is None]
-    if missing:
-        raise ValueError(
-            f"{ARCHITECTURE}: the tokenizer of '{name}' has no special token for "
-            f"{', '.join(missing)}."
-        )
-    return special
-
-
-def _plain_tokenizer(data: str) -> "Tokenizer":
-    """A tokenizer that neither cuts nor pads, and reads "[SEP]" in a text as text."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(data)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def _random_encoder(config: Dict[str, Any]) -> Any:
-    """An encoder without trained weights from its configuration."""
-    transformers = _transformers()
-    settings = {k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")}
-    built = transformers.AutoConfig.for_model(config["model_type"], **settings)
-    return transformers.AutoModel.from_config(built)

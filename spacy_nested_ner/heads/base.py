@@ -60,11 +60,13 @@ class Loss(NamedTuple):
 
     total: scalar, the sum over what the loss ranges over. terms: how many it ranges over, or the
     sum of their weights where it is a weighted sum. weight: of the mean among the other losses.
+    smooth: added to the terms of all parts together, for quotients of sums like the dice loss.
     """
 
     total: Tensor
     terms: Tensor | float
     weight: float = 1.0
+    smooth: float = 0.0
 
 
 def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
@@ -73,7 +75,7 @@ def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
     for name in parts[0]:
         losses = [part[name] for part in parts]
         total = torch.stack([loss.total for loss in losses]).sum()
-        count = sum(loss.terms for loss in losses)
+        count = sum(loss.terms for loss in losses) + losses[0].smooth
         count = torch.as_tensor(count, dtype=total.dtype, device=total.device)
         # Not clamped to 1: with weighted terms a count may be smaller than that.
         means[name] = (

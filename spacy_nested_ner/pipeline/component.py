@@ -24,6 +24,11 @@ from spacy_nested_ner.architectures.head_model import (
     set_label_dim,
 )
 from spacy_nested_ner.architectures.hybrid_encoder import has_tags, no_tags
+from spacy_nested_ner.architectures.questions import (
+    asks_questions,
+    report_templates,
+    set_question,
+)
 from spacy_nested_ner.architectures.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
@@ -130,13 +135,18 @@ class NestedNER(TrainablePipe):
         """RETURNS (List[str]): What `spacy init labels` saves and `initialize` takes."""
         return list(self.labels)
 
-    def add_label(self, label: str) -> int:
+    def add_label(self, label: str, question: Optional[str] = None) -> int:
         """Add a label; a trained head grows and keeps what it learned.
 
+        question (Optional[str]): What a system that asks questions asks for the label, at once and
+            without training; replaces the question of a label that was there already.
         RETURNS (int): 0 if the label was there already, else 1.
+        RAISES (ValueError): For a question to a system that asks none.
         """
         if not isinstance(label, str):
             raise ValueError(Errors.E187)
+        if question is not None:
+            self._ask(label, question)
         if label in self.labels:
             return 0
         self.cfg["labels"].append(label)
@@ -144,7 +154,15 @@ class NestedNER(TrainablePipe):
         if head_shim(self.model).is_built:
             head_shim(self.model).add_labels(list(self.labels))
             self._sync_labels()
+            if asks_questions(self.model):
+                report_templates(self.model, [label])
         return 1
+
+    def _ask(self, label: str, question: str) -> None:
+        try:
+            set_question(self.model, label, question)
+        except ValueError as err:
+            raise ValueError(self._says(str(err))) from err
 
     def _sync_labels(self) -> None:
         self.model.attrs["labels"] = list(self.labels)

@@ -149,6 +149,50 @@ def make_locate_and_label_ner(
 
 
 @Language.factory(
+    "mrc_ner",
+    assigns=["doc.spans"],
+    default_config={**_shared_defaults("MRC"), "threshold": 0.5, "decoding": "nested"},
+    default_score_weights=SCORE_WEIGHTS,
+)
+def make_mrc_ner(
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    threshold: float,
+    decoding: str,
+) -> Any:
+    """`mrc_ner`: entities as answers to one question per label.
+
+    threshold: smallest score of a span, which is the smallest of the probabilities of its start,
+        its end and their match. decoding: "nested" pairs every start with every end that it
+        matches, "flat" with the nearest end; set `overlap` to "flat" beside it.
+    The other settings: see `NestedNER`.
+    """
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options={"threshold": threshold, "decoding": decoding},
+    )
+
+
+@Language.factory(
     "proposer_regressor_ner",
     assigns=["doc.spans"],
     default_config={

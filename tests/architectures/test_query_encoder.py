@@ -4,12 +4,12 @@ import shutil
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import spacy
 import torch
+from encoders import TEXTS, WIDTH, save_encoder
 from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam
@@ -19,7 +19,6 @@ from spacy_nested_ner.architectures.piece_windows import (
     overlapping_windows,
 )
 from spacy_nested_ner.architectures.query_encoder import (
-    _pieces_of_docs,
     build_query_encoder,
     encoder_shim,
     query_shim,
@@ -27,68 +26,8 @@ from spacy_nested_ner.architectures.query_encoder import (
 from tests.conftest import make_examples, make_pipeline
 
 transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
 
-WIDTH, N_QUERIES = 16, 5
-TEXTS = [
-    "IL-2 gene expression requires reactive oxygen production by 5-lipoxygenase .",
-    "The human T cells , which express NF-kappa B .",
-    "a",
-    "promoter of the interleukin 2 receptor alpha gene in human T cells and B cells today",
-]
-
-
-def wordpiece_tokenizer():
-    tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=False)
-    tokenizer.train_from_iterator(TEXTS, vocab_size=90, min_frequency=1, show_progress=False)
-    add_special_pieces(tokenizer, "[CLS]", "[SEP]")
-    return transformers.BertTokenizerFast(
-        tokenizer_object=tokenizer._tokenizer, model_max_length=512
-    )
-
-
-def byte_level_tokenizer():
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer = tokenizers.ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(
-        TEXTS, vocab_size=330, min_frequency=1, special_tokens=special, show_progress=False
-    )
-    add_special_pieces(tokenizer, "<s>", "</s>")
-    return transformers.RobertaTokenizerFast(
-        tokenizer_object=tokenizer._tokenizer, model_max_length=512
-    )
-
-
-def add_special_pieces(tokenizer, first: str, last: str) -> None:
-    """Let Hugging Face's own call, which the tests compare with, add them."""
-    tokenizer._tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{first} $A {last}",
-        special_tokens=[(piece, tokenizer.token_to_id(piece)) for piece in (first, last)],
-    )
-
-
-TOKENIZERS = {"bert": wordpiece_tokenizer, "roberta": byte_level_tokenizer}
-
-
-def save_encoder(path: Path, kind: str, **settings) -> str:
-    """A tiny encoder with random weights and a tokenizer trained on the texts above."""
-    tokenizer = TOKENIZERS[kind]()
-    tokenizer.save_pretrained(path)
-    values = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": WIDTH,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 514 if kind == "roberta" else 512,
-        "type_vocab_size": 1 if kind == "roberta" else 2,
-        "pad_token_id": tokenizer.pad_token_id,
-        "initializer_range": 0.3,
-    }
-    config = transformers.AutoConfig.for_model(kind, **{**values, **settings})
-    torch.manual_seed(0)
-    transformers.AutoModel.from_config(config).save_pretrained(path)
-    return str(path)
+N_QUERIES = 5
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
@@ -235,7 +174,7 @@ def some_segments(docs) -> np.ndarray:
 
 
 def cut(shim, docs, segments, context=0):
-    pieces = _pieces_of_docs(shim, docs, segments)
+    pieces = shim.pieces_of_segments(docs, segments)
     return cut_windows(pieces, segments, context, shim.max_pieces - 2)
 
 

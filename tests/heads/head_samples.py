@@ -1,13 +1,14 @@
 """The heads under test and a batch for them."""
 
-from typing import Any, Dict, List, Tuple, Type
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Head
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
 from spacy_nested_ner.heads.diffusion import Diffusion
 from spacy_nested_ner.heads.locate_and_label import LocateAndLabel
+from spacy_nested_ner.heads.mrc import MRC
 from spacy_nested_ner.heads.piqn import PIQN
 from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 
@@ -68,6 +69,43 @@ DIFFUSION_AUTHORS = {
     "none_weight": None,
 }
 
+
+class MRCPerLabel(Head):
+    """MRC behind the least that can encode pairs: a row per label, which every word is told."""
+
+    def __init__(self, width: int, n_labels: int, **settings: Any) -> None:
+        super().__init__()
+        self.width, self.n_labels = width, n_labels
+        self.question = nn.Parameter(torch.randn(n_labels, width))
+        self.joined = nn.Sequential(nn.Linear(2 * width, 32), nn.GELU())
+        self.head = MRC(32, n_labels, **settings)
+
+    def rows(self, words: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]:
+        words = words.repeat_interleave(self.n_labels, 0)
+        asked = self.question.repeat(len(mask), 1).unsqueeze(1).expand_as(words)
+        return self.joined(torch.cat([words, asked], -1)), mask.repeat_interleave(self.n_labels, 0)
+
+    def losses(
+        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
+    ) -> Dict[str, Loss]:
+        spans, labels, real = (
+            t.repeat_interleave(self.n_labels, 0) for t in (gold.spans, gold.labels, gold.mask)
+        )
+        own = labels == torch.arange(self.n_labels).repeat(len(mask)).unsqueeze(1)
+        return self.head.losses(*self.rows(words, mask), Gold(spans, labels, real & own))
+
+    def predict(
+        self,
+        words: Tensor,
+        mask: Tensor,
+        options: Mapping[str, Any],
+        queries: Optional[Tensor] = None,
+    ) -> Predictions:
+        found = self.head.predict(*self.rows(words, mask), options)
+        segment = found.segment.div(self.n_labels, rounding_mode="floor")
+        return found._replace(segment=segment, label=found.segment % self.n_labels)
+
+
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn": (PIQN, PIQN_SMALL),
@@ -120,6 +158,13 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
         {**PROPOSER_SMALL, "pyramid_width": 8, "kernel_sizes": [2, 3]},
     ),
     "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
+    "mrc": (MRCPerLabel, {"match_width": 16}),
+    "mrc, early": (MRCPerLabel, {"match_width": 16, "boundary_loss": "dice"}),
+    "mrc, first and last piece": (MRCPerLabel, {"match_width": 16, "two_sided": True}),
+    "mrc, all candidates": (
+        MRCPerLabel,
+        {"match_width": 16, "candidates": "all", "match_weight": 1.0},
+    ),
 }
 
 # Without distances in the matching, which entity a noisy span becomes is settled late, and widths
@@ -132,6 +177,9 @@ RANDOM = (
     "locate, negatives drawn",
     *(name for name in HEADS if name.startswith("diffusion")),
 )
+
+# Those with outputs per label, which grow with the labels.
+GROWING = tuple(name for name in HEADS if not name.startswith("mrc"))
 
 
 def build(name: str, n_labels: int = N_LABELS) -> Head:

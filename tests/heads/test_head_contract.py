@@ -4,6 +4,7 @@ import pytest
 import torch
 from head_samples import (
     GOLD,
+    GROWING,
     HEADS,
     N_LABELS,
     RANDOM,
@@ -99,8 +100,9 @@ def test_every_parameter_learns(head) -> None:
     assert [name for name, p in head.named_parameters() if p.grad is None] == []
 
 
-def test_growing_keeps_the_old_outputs(head) -> None:
-    head.eval()
+@pytest.mark.parametrize("name", GROWING)
+def test_growing_keeps_the_old_outputs(name) -> None:
+    head = build(name).eval()
     words, mask = random_batch()
     before = head(words, mask, options={})
     head.add_labels(N_LABELS + 2)

@@ -12,6 +12,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.architectures.head_model import head_shim
+from spacy_nested_ner.architectures.questions import asks_questions
 from tests.conftest import (
     SENTENCES,
     make_example,
@@ -216,12 +217,24 @@ def test_labels_from_data_given_or_added() -> None:
         nlp.get_pipe("ner").add_label(3)
 
 
+def drop_label(docs, label: str) -> None:
+    for doc in docs:
+        group = doc.spans["sc"]
+        kept = [i for i, span in enumerate(group) if span.label_ != label]
+        scores = group.attrs["scores"][kept]
+        doc.spans["sc"] = [group[i] for i in kept]
+        doc.spans["sc"].attrs["scores"] = scores
+
+
 def test_a_grown_head_keeps_what_it_learned_and_learns_more(make) -> None:
     nlp = train(make(), 120)
     before = list(nlp.pipe(texts(nlp)))
     assert nlp.get_pipe("ner").add_label("MONEY") == 1
     assert nlp.get_pipe("ner").add_label("MONEY") == 0
-    assert_same(list(nlp.pipe(texts(nlp))), before, tolerance=0.02)
+    after = list(nlp.pipe(texts(nlp)))
+    if asks_questions(nlp.get_pipe("ner").model):  # a new label is asked for at once
+        drop_label(after, "MONEY")
+    assert_same(after, before, tolerance=0.02)
 
     def with_money(nlp):
         return [*make_examples(nlp), make_example(nlp, "five euros", [(0, 2, "MONEY")])]

@@ -1,0 +1,71 @@
+"""Tiny pretrained encoders of both families, with tokenizers trained on a few texts."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+WIDTH = 16
+TEXTS = [
+    "IL-2 gene expression requires reactive oxygen production by 5-lipoxygenase .",
+    "The human T cells , which express NF-kappa B .",
+    "a",
+    "promoter of the interleukin 2 receptor alpha gene in human T cells and B cells today",
+]
+
+
+def wordpiece_tokenizer():
+    tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=False)
+    tokenizer.train_from_iterator(TEXTS, vocab_size=90, min_frequency=1, show_progress=False)
+    add_special_pieces(tokenizer, "[CLS]", "[SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+    return transformers.BertTokenizerFast(
+        tokenizer_object=tokenizer._tokenizer, model_max_length=512
+    )
+
+
+def byte_level_tokenizer():
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(
+        TEXTS, vocab_size=330, min_frequency=1, special_tokens=special, show_progress=False
+    )
+    add_special_pieces(tokenizer, "<s>", "</s>", "<s> $A </s> </s> $B </s>")
+    return transformers.RobertaTokenizerFast(
+        tokenizer_object=tokenizer._tokenizer, model_max_length=512
+    )
+
+
+def add_special_pieces(tokenizer, first: str, last: str, pair: str) -> None:
+    """Let Hugging Face's own call, which the tests compare with, add them."""
+    tokenizer._tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=pair,
+        special_tokens=[(piece, tokenizer.token_to_id(piece)) for piece in (first, last)],
+    )
+
+
+TOKENIZERS = {"bert": wordpiece_tokenizer, "roberta": byte_level_tokenizer}
+
+
+def save_encoder(path: Path, kind: str, **settings) -> str:
+    """A tiny encoder with random weights and a tokenizer trained on the texts above."""
+    tokenizer = TOKENIZERS[kind]()
+    tokenizer.save_pretrained(path)
+    values = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 514 if kind == "roberta" else 512,
+        "type_vocab_size": 1 if kind == "roberta" else 2,
+        "pad_token_id": tokenizer.pad_token_id,
+        "initializer_range": 0.3,
+    }
+    config = transformers.AutoConfig.for_model(kind, **{**values, **settings})
+    torch.manual_seed(0)
+    transformers.AutoModel.from_config(config).save_pretrained(path)
+    return str(path)
