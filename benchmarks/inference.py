@@ -32,7 +32,8 @@ SPANCAT = {
 SYSTEMS: Dict[str, Dict[str, Any]] = {
     "tok2vec": {},
     "piqn_ner": {"threshold": 1.0},
-    "locate_and_label_ner": {"threshold": 1.0},
+    # Without a trained filter: every seed is a proposal, more than a trained model would let pass.
+    "locate_and_label_ner": {"threshold": 1.0, "filter_threshold": 0.0},
     "proposer_regressor_ner": {"threshold": 1.0},
     "spancat": SPANCAT,
 }

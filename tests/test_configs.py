@@ -61,6 +61,7 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
     "locate_and_label_paper": {
+        "labels_per_span": None,
         "model.classifier": "sigmoid",
         "model.hidden_width": 48,
         "model.dropout": 0.0,

@@ -21,9 +21,9 @@ from spacy_nested_ner.layers.recurrent import BiLSTM
 SYSTEM = "Locate and Label"
 REGRESSORS = ("linear", "sigmoid")
 CLASSIFIERS = ("sigmoid", "softmax")
+LABEL_LOSSES = ("cross_entropy", "focal")
 # Logit of a probability of 1 %, the usual start of detectors that are trained with a focal loss.
 PRIOR = -4.6
-LABEL_LOSSES = ("cross_entropy", "focal")
 
 
 class Spans(NamedTuple):
@@ -51,13 +51,15 @@ class LocateAndLabel(Head):
     classifier: "sigmoid", each label by itself, so that a span may carry several, or "softmax" with
         a None class (eq. 10). label_loss: "cross_entropy" (eq. 16) or "focal" (the authors' code).
     seed_iou, label_iou: smallest IoU with an entity for a positive seed (alpha_1) and for the label
-        of an adjusted span (alpha_2).
+        of an adjusted span (alpha_2). The regressor learns to reach entities of up to the longest
+        seed's length / `seed_iou` words.
     soft_examples: eta of eq. 11; 0 weighs all examples alike.
     negatives: seeds without entity per seed with one, drawn anew each time (the paper: 5); None
         takes all.
-    focal: gamma of eq. 12. filter_weight, regressor_weight, label_weight: lambda_1, lambda_2 and
-        lambda_3 of eq. 17.
-    dropout: of the words before each of the three; None follows `training.dropout`.
+    focal: gamma of eq. 12, 0 or from 1 up. filter_weight, regressor_weight, label_weight: lambda_1,
+        lambda_2 and lambda_3 of eq. 17.
+    dropout: of the words before the BiLSTM and before filter, regressor and classifier; None
+        follows `training.dropout`.
     """
 
     def __init__(
@@ -95,6 +97,12 @@ class LocateAndLabel(Head):
             raise ValueError(
                 f"{SYSTEM}: negatives must be positive, or null for all, got {negatives}."
             )
+        if soft_examples < 0:
+            raise ValueError(f"{SYSTEM}: soft_examples must not be negative, got {soft_examples}.")
+        if focal < 0 or 0 < focal < 1:  # between 0 and 1 the gradient at a probability of 1 is NaN
+            raise ValueError(f"{SYSTEM}: focal must be 0 or at least 1, got {focal}.")
+        if min(filter_weight, regressor_weight, label_weight) < 0:
+            raise ValueError(f"{SYSTEM}: the weights of the losses must not be negative.")
         self.width, self.n_labels = width, n_labels
         self.lengths = sorted(set(lengths))
         self.regressor, self.classifier = regressor, classifier
@@ -105,7 +113,8 @@ class LocateAndLabel(Head):
         h = hidden_width
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, lstm_layers) if lstm_layers else None
-        self.project = nn.Linear(width, h) if not lstm_layers and width != h else nn.Identity()
+        same = bool(lstm_layers) or width == h
+        self.project = nn.Identity() if same else nn.Linear(width, h)
         self.filter = SpanMLP(h, 1) if span_filter else None
         self.offsets = SpanMLP(h, 2) if regressor else None
         # What stands before the first and behind the last word, seen by the regressor.
@@ -129,9 +138,9 @@ class LocateAndLabel(Head):
 
     def encode(self, words: Tensor, mask: Tensor) -> Words:
         """`(B, N, width)` word vectors to what the three stages read."""
-        words = self.input_dropout(words)
-        words = self.project(words) if self.lstm is None else self.lstm(words, mask)
-        return Words(words, mask)
+        if self.lstm is not None:
+            words = self.lstm(self.input_dropout(words), mask)
+        return Words(self.project(words), mask)
 
     # Spans
 
@@ -317,10 +326,12 @@ class LocateAndLabel(Head):
         return spans.pick((logits.sigmoid() >= threshold) | logits.isnan())
 
     def label_probability(self, logits: Tensor) -> Tensor:
-        """`(S, C)` probability of each label, without None."""
-        if self.classifier == "softmax":
-            return logits.softmax(dim=-1)[:, 1:]
-        return logits.sigmoid()
+        """`(S, C)` probability of each label, without None; of a softmax only the best of all."""
+        if self.classifier == "sigmoid":
+            return logits.sigmoid()
+        probability = logits.softmax(dim=-1)
+        best = probability.max(dim=-1, keepdim=True).values
+        return probability.masked_fill(probability < best, 0.0)[:, 1:]
 
     @staticmethod
     def decode(spans: Spans, scores: Tensor, options: Mapping[str, Any]) -> Predictions:

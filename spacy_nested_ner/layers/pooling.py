@@ -45,8 +45,6 @@ class RangeMax:
     def __call__(self, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Row of the batch, first and last word of each span, `(K,)` long: `(K, width)`."""
         n_rows, n_words = self.shape
-        exponents = torch.arange(n_words, device=row.device).add(1).log2()
-        # Rounding may put the logarithm of a power of two a hair below: 8 must give 3.
-        level = (exponents + 1e-4).long()[end - start]
+        level = torch.frexp((end + 1 - start).double()).exponent.long() - 1
         base = (level * n_rows + row) * n_words
         return torch.maximum(self.runs[base + start], self.runs[base + end + 1 - 2**level])

@@ -280,6 +280,19 @@ def test_decoding_by_hand() -> None:
     assert len(kept.score) == 4
 
 
+def test_a_softmax_answers_with_its_best_label_or_none() -> None:
+    head = make_head(classifier="softmax", n_labels=2)
+    found = head.label_probability(torch.tensor([[0.52, 0.46, 0.02], [0.1, 0.5, 0.4]]).log())
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.0], [0.5, 0.0]]))
+
+
+def test_words_are_dropped_once_where_there_is_no_lstm() -> None:
+    torch.manual_seed(0)
+    head = LocateAndLabel(WIDTH, 2, lstm_layers=0, hidden_width=WIDTH, dropout=0.5).train()
+    words, mask = random_batch()
+    assert torch.equal(head.encode(words, mask).states, words)
+
+
 def test_the_filter_threshold_drops_seeds() -> None:
     head, (states, mask) = make_head(), random_batch()
     words = head.encode(states, mask)
@@ -317,6 +330,9 @@ def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:
         ({"seed_iou": 0.0}, "seed_iou"),
         ({"label_iou": 1.5}, "label_iou"),
         ({"negatives": 0}, "negatives"),
+        ({"focal": 0.5}, "focal"),
+        ({"soft_examples": -1.0}, "soft_examples"),
+        ({"label_weight": -1.0}, "weights of the losses"),
     ],
 )
 def test_wrong_settings_are_refused(changes, problem) -> None:

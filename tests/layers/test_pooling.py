@@ -28,3 +28,10 @@ def test_gradient_reaches_the_largest_word_alone() -> None:
     zero = torch.tensor([0])
     RangeMax(words)(zero, zero, torch.tensor([2])).sum().backward()
     assert words.grad.flatten().tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_range_max_of_lengths_around_powers_of_two() -> None:
+    words = torch.arange(40000.0).view(1, -1, 1)
+    ends = torch.tensor([n - 1 + d for n in (8, 1024, 16384, 32768) for d in (-1, 0, 1)])
+    zero = torch.zeros_like(ends)
+    assert RangeMax(words)(zero, zero, ends).flatten().tolist() == ends.tolist()
