@@ -18,7 +18,7 @@ VARIANTS: Variants = {
     "kernel sizes [2, 3]": {"kernel_sizes": [2, 3]},
     "no regressor": {"regressor_layers": 0},
     "one proposal per word": {"min_proposals": 0},
-    "None weight 1": {"none_weight": 1.0},
+    "None weight 0.5": {"none_weight": 0.5},
     "pyramid of width 64": {"pyramid_width": 64},
 }
 

@@ -40,6 +40,14 @@ class Gold:
         rows, mask = rows.to(device), mask.to(device)
         return cls(spans=rows[:, :, :2], labels=rows[:, :, 2], mask=mask)
 
+    def repeat(self, times: int) -> Gold:
+        """The batch so many times in a row, for answers that are stacked before the batch."""
+        return Gold(
+            spans=self.spans.repeat(times, 1, 1),
+            labels=self.labels.repeat(times, 1),
+            mask=self.mask.repeat(times, 1),
+        )
+
 
 class Predictions(NamedTuple):
     """Scored spans of a padded batch, flat, in no particular order. All of length K.
@@ -151,3 +159,17 @@ def check_choice(system: str, name: str, value: Any, choices: Sequence[Any]) -> 
     if value not in choices:
         known = ", ".join("null" if choice is None else str(choice) for choice in choices)
         raise ValueError(f"{system}: {name} is {value!r}, must be one of {known}.")
+
+
+def check_least(system: str, least: float, **settings: float) -> None:
+    """ValueError for the first setting that is smaller than `least`."""
+    for name, number in settings.items():
+        if number < least:
+            raise ValueError(f"{system}: {name} must be at least {least}, got {number}.")
+
+
+def pick_gold(values: Tensor, target: Tensor) -> Tensor:
+    """`(B, G)` values of the gold entities at `(B, K)` targets, anything where a target is -1."""
+    if not values.shape[1]:
+        return torch.zeros_like(target)
+    return values.gather(1, target.clamp(min=0))

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.heads.base import Gold, Loss, Predictions, check_choice, check_least
+from spacy_nested_ner.heads.matched import Answers, MatchedHead
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
@@ -26,7 +27,6 @@ from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
 SCHEDULES = ("cosine", "linear")
 STATES = ("boundaries", "left_width")
 SPAN_POOLINGS = ("mean", "boundaries", "both")
-BOUNDARIES = ("sigmoid", "softmax")
 ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
 NONE_TARGETS = ("missed", "unmatched")
 
@@ -52,18 +52,6 @@ class Sentence:
         return self.mask.sum(dim=1, keepdim=True)
 
 
-@dataclass
-class Answers:
-    """What the noisy spans say, layers stacked before the batch where several are asked for.
-
-    left, right: `(B, K, N)` boundary logits. labels: `(B, K, C + 1)` class logits, None first.
-    """
-
-    left: Tensor
-    right: Tensor
-    labels: Tensor
-
-
 class Denoised(NamedTuple):
     """One step of the reverse process, all `(B, K)`.
 
@@ -80,7 +68,7 @@ class Denoised(NamedTuple):
     score: Tensor
 
 
-class Diffusion(Head):
+class Diffusion(MatchedHead):
     """Boundary-denoising diffusion.
 
     width, n_labels: see `Head`.
@@ -158,36 +146,42 @@ class Diffusion(Head):
         auxiliary: bool = True,
         dropout: Optional[float] = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            boundary=boundary,
+            match_weights=(match_boundary, match_label),
+            loss_weights=(boundary_weight, label_weight),
+            none_weight=none_weight,
+        )
         for name, choice, choices in (
             ("span_pooling", span_pooling, SPAN_POOLINGS),
-            ("boundary", boundary, BOUNDARIES),
             ("schedule", schedule, SCHEDULES),
             ("state", state, STATES),
             ("assignment", assignment, ASSIGNMENTS),
             ("none", none, NONE_TARGETS),
         ):
             check_choice("Diffusion", name, choice, choices)
-        for name, number, least in (
-            ("lstm_layers", lstm_layers, 1),
-            ("depth", depth, 1),
-            ("attention_heads", attention_heads, 1),
-            ("feedforward", feedforward, 1),
-            ("span_kinds", span_kinds, 1),
-            ("offset_reach", offset_reach, 0),
-            ("timesteps", timesteps, 1),
-            ("n_spans", n_spans, 1),
-            ("spans_per_word", spans_per_word, 0),
-            ("rollout", rollout, 0),
-        ):
-            if number < least:
-                raise ValueError(_says(f"{name} must be at least {least}, got {number}"))
+        check_least(
+            "Diffusion",
+            0,
+            offset_reach=offset_reach,
+            spans_per_word=spans_per_word,
+            rollout=rollout,
+        )
+        check_least(
+            "Diffusion",
+            1,
+            lstm_layers=lstm_layers,
+            depth=depth,
+            attention_heads=attention_heads,
+            feedforward=feedforward,
+            span_kinds=span_kinds,
+            timesteps=timesteps,
+            n_spans=n_spans,
+        )
         if not 0 <= repetition <= 1:
             raise ValueError(_says(f"repetition is a share of the spans, 0 to 1, got {repetition}"))
         if scale <= 0:
             raise ValueError(_says(f"scale must be positive, got {scale}"))
-        if none_weight is not None and none_weight <= 0:
-            raise ValueError(_says(f"none_weight must be positive or null, got {none_weight}"))
         if hidden_width % (2 * attention_heads):
             raise ValueError(
                 _says(
@@ -196,14 +190,12 @@ class Diffusion(Head):
                 )
             )
         self.width, self.n_labels = width, n_labels
-        self.boundary, self.auxiliary = boundary, auxiliary
+        self.auxiliary = auxiliary
         self.timesteps, self.scale, self.state = timesteps, scale, state
         self.n_spans, self.spans_per_word = n_spans, spans_per_word
         self.repetition, self.assignment, self.rollout = repetition, assignment, rollout
         self.none = none
-        self.match_weights = (match_boundary, match_label, match_distance)
-        self.loss_weights = (boundary_weight, label_weight)
-        self.none_weight = none_weight
+        self.match_distance = match_distance
         # Kept out of the saved weights: it follows from the settings, and in double precision.
         self.signal = alpha_bars(schedule, timesteps)
         h = hidden_width
@@ -328,12 +320,6 @@ class Diffusion(Head):
         )
         return Answers(left, right, labels)
 
-    def probability(self, boundary_logits: Tensor) -> Tensor:
-        """Boundary probabilities of each word."""
-        if self.boundary == "sigmoid":
-            return boundary_logits.sigmoid()
-        return boundary_logits.softmax(dim=-1)
-
     def pointed_at(self, answers: Answers) -> Tensor:
         """Spans that the pointers show, `(B, K, 2)`: a last word before the first counts as it."""
         first = answers.left.argmax(dim=-1)
@@ -401,13 +387,11 @@ class Diffusion(Head):
         )
         started = torch.cat([t for t in noisy for _ in range(times // len(noisy))])
         kinds, real, mask = (t.repeat(times, 1) for t in (kinds, real, mask))
-        gold = Gold(
-            gold.spans.repeat(times, 1, 1), gold.labels.repeat(times, 1), gold.mask.repeat(times, 1)
-        )
+        gold = gold.repeat(times)
         target = self.match(joined, started, kinds, gold, real)
         return {
-            "boundary": self._boundary_loss(joined, gold, target, mask),
-            **self._label_losses(joined, gold, self.shown(joined, gold, target), real),
+            "boundary": self.boundary_loss(joined, gold, target, mask),
+            **self.label_losses(joined, gold, self.shown(joined, gold, target), real),
         }
 
     @torch.no_grad()
@@ -437,16 +421,12 @@ class Diffusion(Head):
         Labels of the same words take turns with the kinds, in the order of their index: no
         distance tells such entities apart.
         """
-        boundary_weight, label_weight, distance_weight = self.match_weights
-        starts, ends = gold.spans.unbind(-1)
-        cost = -label_weight * _at(answers.labels.softmax(-1), gold.labels + 1)
-        cost -= boundary_weight * _at(self.probability(answers.left), starts)
-        cost -= boundary_weight * _at(self.probability(answers.right), ends)
-        if distance_weight:
+        cost = self.matching_cost(answers, gold)
+        if self.match_distance:
             distance = (noisy.unsqueeze(2) - gold.spans.unsqueeze(1)).abs().sum(-1)
             n_twins, turn = twins(gold)
             others_turn = kinds.unsqueeze(2) % n_twins.unsqueeze(1) != turn.unsqueeze(1)
-            cost += distance_weight * (distance + others_turn)
+            cost += self.match_distance * (distance + others_turn)
         return cost
 
     @torch.no_grad()
@@ -463,45 +443,6 @@ class Diffusion(Head):
         matched = F.one_hot(target.clamp(min=0), hit.shape[2]) * (target >= 0).unsqueeze(-1)
         entity = (2 * hit.long() + matched).argmax(dim=-1)
         return entity.masked_fill(~hit.any(dim=-1), -1)
-
-    def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
-        """-log P of both boundaries over the spans that have an entity."""
-        weight = self.loss_weights[0]
-        rows, spans = torch.nonzero(target >= 0, as_tuple=True)
-        if not len(rows):
-            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0, weight)
-        bounds = gold.spans[rows, target[rows, spans]]
-        loss = answers.left.new_zeros(())
-        for logits, word in ((answers.left, bounds[:, 0]), (answers.right, bounds[:, 1])):
-            chosen = logits[rows, spans]
-            if self.boundary == "softmax":
-                loss = loss + F.cross_entropy(chosen, word, reduction="sum")
-            else:
-                goal = F.one_hot(word, chosen.shape[-1]).to(chosen.dtype)
-                words = F.binary_cross_entropy_with_logits(chosen, goal, reduction="none")
-                loss = loss + (words * mask[rows]).sum()
-        return Loss(loss, float(len(rows)), weight)
-
-    def _label_losses(
-        self, answers: Answers, gold: Gold, target: Tensor, real: Tensor
-    ) -> Dict[str, Loss]:
-        """-log P of the label over all real spans, None (index 0) for those without an entity."""
-        label = torch.zeros_like(target)
-        if gold.labels.shape[1]:
-            label = gold.labels.gather(1, target.clamp(min=0)) + 1
-            label = label.masked_fill(target < 0, 0)
-        logits, label = answers.labels[real], label[real]
-        terms = F.cross_entropy(logits, label, reduction="none")
-        none = label == 0
-        entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
-        n_entity, n_none = (~none).sum(), none.sum()
-        weight, share = self.loss_weights[1], self.none_weight
-        if share is None:
-            return {
-                "label": Loss(entity_loss, n_entity, weight / 2),
-                "none": Loss(none_loss, n_none, weight / 2),
-            }
-        return {"label": Loss(entity_loss + share * none_loss, n_entity + share * n_none, weight)}
 
     # Inference ----------------------------------------------------------------------------------
 
@@ -693,9 +634,7 @@ class EntityClassifier(nn.Module):
 
     def grow(self, n_labels: int) -> None:
         """Rows for new labels; they start low, so that what was found before still is."""
-        self.output = grow_outputs(
-            self.output, n_labels + 1, float(self.output.bias.detach().min()) - 4.0
-        )
+        self.output = grow_outputs(self.output, n_labels + 1)
 
 
 def alpha_bars(schedule: str, timesteps: int) -> Tensor:
@@ -782,13 +721,8 @@ def distinct(found: Predictions) -> Predictions:
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """Attention under a `(B, keys)` mask, heads joined: `(B, K, h)`."""
-    keys = None if bool(mask.all()) else mask[:, None, None, :]
-    return F.scaled_dot_product_attention(query, key, value, keys).transpose(1, 2).flatten(2)
-
-
-def _at(probability: Tensor, index: Tensor) -> Tensor:
-    """`(B, K, N)` probabilities at `(B, G)` indices: `(B, K, G)`."""
-    return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))
+    seen = F.scaled_dot_product_attention(query, key, value, mask[:, None, None, :])
+    return seen.transpose(1, 2).flatten(2)
 
 
 def _says(problem: str) -> str:

@@ -397,8 +397,7 @@ class SpanMLP(nn.Module):
 
     def grow(self, n_outputs: int) -> None:
         """Rows for new outputs; they start low, so that what was found before still is."""
-        bias = self.output.bias.min().item() - 4.0
-        self.output = grow_outputs(self.output, n_outputs, bias)
+        self.output = grow_outputs(self.output, n_outputs)
 
 
 def _examples(words: Words, positive: Tensor) -> Tensor:

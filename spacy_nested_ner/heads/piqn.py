@@ -13,10 +13,10 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.heads.base import Gold, Loss, Predictions, check_choice, check_least
+from spacy_nested_ner.heads.matched import Answers, MatchedHead
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import InstanceQueries, one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
@@ -26,7 +26,6 @@ from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import ASSIGNMENTS
 
 QUERY_SOURCES = ("words", "learned", "encoder")
-BOUNDARIES = ("sigmoid", "softmax")
 
 
 @dataclass
@@ -43,19 +42,7 @@ class Queries:
     anchors: Optional[Tensor] = None
 
 
-@dataclass
-class Answers:
-    """What the queries say after each block, blocks stacked before the batch: LB = L * B rows.
-
-    left, right: `(LB, M, N)` boundary logits. labels: `(LB, M, C + 1)` class logits, None first.
-    """
-
-    left: Tensor
-    right: Tensor
-    labels: Tensor
-
-
-class PIQN(Head):
+class PIQN(MatchedHead):
     """Instance queries with one-way attention, an entity pointer and an entity classifier.
 
     width, n_labels: see `Head`.
@@ -115,38 +102,36 @@ class PIQN(Head):
         auxiliary: bool = True,
         dropout: Optional[float] = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            boundary=boundary,
+            match_weights=(match_boundary, match_label),
+            loss_weights=(boundary_weight, label_weight),
+            none_weight=none_weight,
+        )
         check_choice("PIQN", "query_source", query_source, QUERY_SOURCES)
-        check_choice("PIQN", "boundary", boundary, BOUNDARIES)
         check_choice("PIQN", "assignment", assignment, tuple(ASSIGNMENTS))
-        for name, number, least in (
-            ("lstm_layers", lstm_layers, 1),
-            ("depth", depth, 1),
-            ("attention_heads", attention_heads, 1),
-            ("feedforward", feedforward, 1),
-            ("n_queries", n_queries, 1),
-            ("queries_per_word", queries_per_word, 1),
-            ("min_queries", min_queries, 0),
-            ("offset_reach", offset_reach, 0),
-        ):
-            if number < least:
-                raise ValueError(f"PIQN: {name} must be at least {least}, got {number}.")
+        check_least("PIQN", 0, min_queries=min_queries, offset_reach=offset_reach)
+        check_least(
+            "PIQN",
+            1,
+            lstm_layers=lstm_layers,
+            depth=depth,
+            attention_heads=attention_heads,
+            feedforward=feedforward,
+            n_queries=n_queries,
+            queries_per_word=queries_per_word,
+        )
         if not 0 <= quantity <= 1:
             raise ValueError(f"PIQN: quantity is a share of the queries, 0 to 1, got {quantity}.")
-        if none_weight is not None and none_weight <= 0:
-            raise ValueError(f"PIQN: none_weight must be positive or null, got {none_weight}.")
         if hidden_width % (2 * attention_heads):
             raise ValueError(
                 f"PIQN: hidden_width ({hidden_width}) must be a multiple of twice the "
                 f"attention_heads ({attention_heads})."
             )
         self.width, self.n_labels = width, n_labels
-        self.boundary, self.auxiliary = boundary, auxiliary
+        self.auxiliary = auxiliary
         self.assignment, self.quantity = assignment, quantity
-        self.match_weights = (match_boundary, match_label)
         self.match_anchor = match_anchor
-        self.loss_weights = (boundary_weight, label_weight)
-        self.none_weight = none_weight
         self.warned = False
         h = hidden_width
         self.input_dropout = nn.Dropout(0.0)
@@ -200,16 +185,11 @@ class PIQN(Head):
         )
         return Answers(left, right, labels)
 
-    def probability(self, boundary_logits: Tensor) -> Tensor:
-        """Boundary probabilities of each word (eq. 5)."""
-        if self.boundary == "sigmoid":
-            return boundary_logits.sigmoid()
-        return boundary_logits.softmax(dim=-1)
-
     def losses(
         self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
     ) -> Dict[str, Loss]:
-        """Boundary loss (eq. 11) and class loss (eq. 12), means over blocks (eq. 13)."""
+        """Boundary loss (eq. 11) of queries with an entity, class loss (eq. 12) of all; means over
+        blocks (eq. 13)."""
         word_states, query_states, asked = self.encode(words, mask, queries)
         if not self.auxiliary:
             word_states, query_states = word_states[-1:], query_states[-1:]
@@ -218,11 +198,11 @@ class PIQN(Head):
         answers = self.answer(torch.cat(word_states), torch.cat(query_states), all_mask, asked)
         real = asked.content.new_ones(asked.content.shape[:2], dtype=torch.bool)
         real = (real if asked.mask is None else asked.mask).repeat(n_blocks, 1)
-        stacked = Gold(*(t.repeat(n_blocks, *[1] * (t.dim() - 1)) for t in _parts(gold)))
+        stacked = gold.repeat(n_blocks)
         target = self.assign(answers, stacked, real, asked.anchors)
         return {
-            "boundary": self._boundary_loss(answers, stacked, target, all_mask),
-            **self._label_losses(answers, stacked, target, real),
+            "boundary": self.boundary_loss(answers, stacked, target, all_mask),
+            **self.label_losses(answers, stacked, target, real),
         }
 
     @torch.no_grad()
@@ -236,14 +216,10 @@ class PIQN(Head):
         n_rows, n_queries = real.shape
         target = np.full((n_rows, n_queries), -1, dtype=np.int64)
         if gold.mask.any():
-            boundary_weight, label_weight = self.match_weights
-            starts, ends = gold.spans.unbind(-1)
-            cost = -label_weight * _gather(answers.labels.softmax(-1), gold.labels + 1)
-            cost -= boundary_weight * _gather(self.probability(answers.left), starts)
-            cost -= boundary_weight * _gather(self.probability(answers.right), ends)
+            cost = self.matching_cost(answers, gold)
             if anchors is not None and self.match_anchor:
                 blocks = len(cost) // len(anchors)
-                cost += self.match_anchor * _distance(anchors.repeat(blocks, 1), starts, ends)
+                cost += self.match_anchor * _distance(anchors.repeat(blocks, 1), gold.spans)
             costs = cost.float().cpu().numpy()
             if not np.isfinite(costs).all():  # diverged: the loss says so, see `NestedNER.update`
                 return torch.from_numpy(target).to(real.device)
@@ -269,49 +245,6 @@ class PIQN(Head):
                 "reported.",
                 stacklevel=2,
             )
-
-    def _boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
-        """Eq. 11 over the queries that have an entity."""
-        weight = self.loss_weights[0]
-        rows, queries = torch.nonzero(target >= 0, as_tuple=True)
-        if not len(rows):
-            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0, weight)
-        spans = gold.spans[rows, target[rows, queries]]
-        loss = answers.left.new_zeros(())
-        for logits, word in ((answers.left, spans[:, 0]), (answers.right, spans[:, 1])):
-            chosen = logits[rows, queries]
-            if self.boundary == "softmax":
-                loss = loss + F.cross_entropy(chosen, word, reduction="sum")
-            else:
-                goal = F.one_hot(word, chosen.shape[-1]).to(chosen.dtype)
-                words = F.binary_cross_entropy_with_logits(chosen, goal, reduction="none")
-                loss = loss + (words * mask[rows]).sum()
-        return Loss(loss, float(len(rows)), weight)
-
-    def _label_losses(
-        self, answers: Answers, gold: Gold, target: Tensor, real: Tensor
-    ) -> Dict[str, Loss]:
-        """Eq. 12 over all real queries, None (index 0) for those without an entity.
-
-        Queries with and without an entity make one weighted mean, or, in balance, one mean each.
-        """
-        if gold.labels.shape[1]:
-            label = gold.labels.gather(1, target.clamp(min=0)) + 1
-            label = label.masked_fill(target < 0, 0)
-        else:
-            label = torch.zeros_like(target)
-        logits, label = answers.labels[real], label[real]
-        terms = F.cross_entropy(logits, label, reduction="none")
-        none = label == 0
-        entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
-        n_entity, n_none = (~none).sum(), none.sum()
-        weight, share = self.loss_weights[1], self.none_weight
-        if share is None:
-            return {
-                "label": Loss(entity_loss, n_entity, weight / 2),
-                "none": Loss(none_loss, n_none, weight / 2),
-            }
-        return {"label": Loss(entity_loss + share * none_loss, n_entity + share * n_none, weight)}
 
     def predict(
         self,
@@ -459,7 +392,7 @@ class EntityClassifier(nn.Module):
 
     def grow(self, n_labels: int) -> None:
         """Rows for new labels; they start low, so that what was found before still is."""
-        self.output = grow_outputs(self.output, n_labels + 1, self.output.bias.min().item() - 4.0)
+        self.output = grow_outputs(self.output, n_labels + 1)
 
 
 class WordQueries(nn.Module):
@@ -523,17 +456,9 @@ class EncodedQueries(nn.Module):
         )
 
 
-def _gather(probability: Tensor, index: Tensor) -> Tensor:
-    """`(B, M, K)` probabilities at `(B, G)` indices: `(B, M, G)`."""
-    return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))
-
-
-def _distance(anchors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """Words from each anchor `(B, M)` to each entity `(B, G)`, 0 inside: `(B, M, G)` float."""
+def _distance(anchors: Tensor, spans: Tensor) -> Tensor:
+    """Words from each anchor `(B, M)` to each entity `(B, G, 2)`, 0 inside: `(B, M, G)` float."""
+    starts, ends = spans.unbind(-1)
     before = starts.unsqueeze(1) - anchors.unsqueeze(2)
     after = anchors.unsqueeze(2) - ends.unsqueeze(1)
     return torch.maximum(before, after).clamp(min=0).float()
-
-
-def _parts(gold: Gold) -> Tuple[Tensor, Tensor, Tensor]:
-    return gold.spans, gold.labels, gold.mask

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, pick_gold
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
@@ -190,7 +190,7 @@ class ProposerRegressor(Head):
         spans_p = spans.at(gold.spans) - spans.log_partition().unsqueeze(-1)
         target = self.assign(labels_p, spans_p, gold, real)
         found = target >= 0
-        label = _pick_gold(gold.labels + 1, target).masked_fill(~found, 0)
+        label = pick_gold(gold.labels + 1, target).masked_fill(~found, 0)
         label_terms = -labels_p.gather(-1, label.unsqueeze(-1)).squeeze(-1)
         weights = torch.where(found, 1.0, self.none_weight) * real
         count = weights.sum()
@@ -669,13 +669,6 @@ def spatial_weight(location: Tensor, centre: Tensor, shape: Tensor) -> Tensor:
 def _along_words(convolution: nn.Module, states: Tensor) -> Tensor:
     """A convolution over the second axis of `(B, M, h)`, and GELU."""
     return F.gelu(convolution(states.transpose(1, 2)).transpose(1, 2))
-
-
-def _pick_gold(values: Tensor, target: Tensor) -> Tensor:
-    """`(B, gold)` values at `(B, P)` targets, anything where the target is -1."""
-    if not values.shape[1]:
-        return torch.zeros_like(target)
-    return values.gather(1, target.clamp(min=0))
 
 
 def _check_settings(

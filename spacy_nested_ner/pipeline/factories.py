@@ -38,6 +38,38 @@ def _shared_defaults(architecture: str) -> Dict[str, Any]:
     }
 
 
+def _component(
+    *,
+    nlp: Language,
+    name: str,
+    model: Model,
+    spans_key: str,
+    overlap: str,
+    labels_per_span: Optional[int],
+    set_ents: Optional[str],
+    window: int,
+    stride: int,
+    scorer: Optional[Callable],
+    **options: Any,
+) -> Any:
+    """The component with what all factories ask for; the system's own settings are its options."""
+    from spacy_nested_ner.pipeline.component import NestedNER
+
+    return NestedNER(
+        nlp.vocab,
+        model,
+        name,
+        spans_key=spans_key,
+        overlap=overlap,
+        labels_per_span=labels_per_span,
+        set_ents=set_ents,
+        window=window,
+        stride=stride,
+        scorer=scorer,
+        options=options,
+    )
+
+
 @Language.factory(
     "piqn_ner",
     assigns=["doc.spans"],
@@ -70,25 +102,7 @@ def make_piqn_ner(
         two boundaries. label_threshold, boundary_threshold: smallest of each factor.
     The other settings: see `NestedNER`.
     """
-    from spacy_nested_ner.pipeline.component import NestedNER
-
-    return NestedNER(
-        nlp.vocab,
-        model,
-        name,
-        spans_key=spans_key,
-        overlap=overlap,
-        labels_per_span=labels_per_span,
-        set_ents=set_ents,
-        window=window,
-        stride=stride,
-        scorer=scorer,
-        options={
-            "threshold": threshold,
-            "label_threshold": label_threshold,
-            "boundary_threshold": boundary_threshold,
-        },
-    )
+    return _component(**locals())
 
 
 @Language.factory(
@@ -126,26 +140,7 @@ def make_locate_and_label_ner(
         score by an IoU of at least `nms_iou` has its own multiplied by `nms_decay` (1: off).
     The other settings: see `NestedNER`.
     """
-    from spacy_nested_ner.pipeline.component import NestedNER
-
-    return NestedNER(
-        nlp.vocab,
-        model,
-        name,
-        spans_key=spans_key,
-        overlap=overlap,
-        labels_per_span=labels_per_span,
-        set_ents=set_ents,
-        window=window,
-        stride=stride,
-        scorer=scorer,
-        options={
-            "threshold": threshold,
-            "filter_threshold": filter_threshold,
-            "nms_iou": nms_iou,
-            "nms_decay": nms_decay,
-        },
-    )
+    return _component(**locals())
 
 
 @Language.factory(
@@ -175,21 +170,7 @@ def make_mrc_ner(
         matches, "flat" with the nearest end; set `overlap` to "flat" beside it.
     The other settings: see `NestedNER`.
     """
-    from spacy_nested_ner.pipeline.component import NestedNER
-
-    return NestedNER(
-        nlp.vocab,
-        model,
-        name,
-        spans_key=spans_key,
-        overlap=overlap,
-        labels_per_span=labels_per_span,
-        set_ents=set_ents,
-        window=window,
-        stride=stride,
-        scorer=scorer,
-        options={"threshold": threshold, "decoding": decoding},
-    )
+    return _component(**locals())
 
 
 @Language.factory(
@@ -220,21 +201,7 @@ def make_proposer_regressor_ner(
         probabilities of its label and of its boundaries; 0.5 is the paper's rule.
     The other settings: see `NestedNER`.
     """
-    from spacy_nested_ner.pipeline.component import NestedNER
-
-    return NestedNER(
-        nlp.vocab,
-        model,
-        name,
-        spans_key=spans_key,
-        overlap=overlap,
-        labels_per_span=labels_per_span,
-        set_ents=set_ents,
-        window=window,
-        stride=stride,
-        scorer=scorer,
-        options={"threshold": threshold},
-    )
+    return _component(**locals())
 
 
 @Language.factory(
@@ -279,25 +246,4 @@ def make_diffusion_ner(
     seed: of the noise; the spans depend on the text and on it alone.
     The other settings: see `NestedNER`.
     """
-    from spacy_nested_ner.pipeline.component import NestedNER
-
-    return NestedNER(
-        nlp.vocab,
-        model,
-        name,
-        spans_key=spans_key,
-        overlap=overlap,
-        labels_per_span=labels_per_span,
-        set_ents=set_ents,
-        window=window,
-        stride=stride,
-        scorer=scorer,
-        options={
-            "threshold": threshold,
-            "steps": steps,
-            "n_spans": n_spans,
-            "spans_per_word": spans_per_word,
-            "eta": eta,
-            "seed": seed,
-        },
-    )
+    return _component(**locals())

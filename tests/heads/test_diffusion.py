@@ -16,7 +16,6 @@ from head_samples import (
 
 from spacy_nested_ner.heads.base import Gold, Predictions, mean_losses
 from spacy_nested_ner.heads.diffusion import (
-    Answers,
     Diffusion,
     Sentence,
     SpanPooling,
@@ -28,6 +27,7 @@ from spacy_nested_ner.heads.diffusion import (
     noise_table,
     twins,
 )
+from spacy_nested_ner.heads.matched import Answers
 
 STATES = ("boundaries", "left_width")
 
@@ -225,18 +225,18 @@ def test_losses_by_hand() -> None:
     head = make_head(1, boundary="sigmoid", none_weight=0.5)
     answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
     target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
-    loss = head._boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target, mask)
     # Each matched span is right by logits of +-2 at both words, for each of the two sides.
     torch.testing.assert_close(loss.total / loss.terms, 4 * F.softplus(torch.tensor(-2.0)))
     head.boundary = "softmax"
-    loss = head._boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target, mask)
     torch.testing.assert_close(loss.total / loss.terms, 2 * F.softplus(torch.tensor(-4.0)))
     matched = F.softplus(torch.tensor(-1.0))  # -log softmax([0, 1])[1]
     none = -torch.log(torch.tensor(0.5))
-    losses = mean_losses([head._label_losses(answers, gold, target, REAL)])
+    losses = mean_losses([head.label_losses(answers, gold, target, REAL)])
     torch.testing.assert_close(losses["label"], (2 * matched + 0.5 * none) / 2.5)
     head.none_weight = None
-    losses = mean_losses([head._label_losses(answers, gold, target, REAL)])
+    losses = mean_losses([head.label_losses(answers, gold, target, REAL)])
     torch.testing.assert_close(losses["label"], matched / 2)
     torch.testing.assert_close(losses["none"], none / 2)
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, random_batch
 
 from spacy_nested_ner.heads.base import Gold, mean_losses
-from spacy_nested_ner.heads.piqn import PIQN, Answers, EntityClassifier, OneWayBlock
+from spacy_nested_ner.heads.matched import Answers
+from spacy_nested_ner.heads.piqn import PIQN, EntityClassifier, OneWayBlock
 
 
 def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
@@ -81,13 +82,13 @@ def test_losses_are_equations_11_and_12() -> None:
     target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
     # Each assigned query is right by logits of +-2 at both words, for each of the two sides.
     expected = 4 * F.softplus(torch.tensor(-2.0))
-    loss = head._boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target, mask)
     torch.testing.assert_close(loss.total / loss.terms, expected)
     assigned = F.softplus(torch.tensor(-1.0))  # -log softmax([0, 1])[1]
     none = -torch.log(torch.tensor(0.5))
     expected = (2 * assigned + 0.5 * none) / 2.5
     real = torch.ones(1, 3, dtype=torch.bool)
-    losses = mean_losses([head._label_losses(answers, gold, target, real)])
+    losses = mean_losses([head.label_losses(answers, gold, target, real)])
     torch.testing.assert_close(losses["label"], expected)
 
 
@@ -96,7 +97,7 @@ def test_softmax_boundary_loss_by_hand() -> None:
     answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
     target, mask = torch.tensor([[0, -1, -1]]), torch.ones(1, 2, dtype=torch.bool)
     expected = 2 * F.softplus(torch.tensor(-4.0))
-    loss = head._boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target, mask)
     torch.testing.assert_close(loss.total / loss.terms, expected)
 
 
@@ -106,7 +107,7 @@ def test_none_weight_balances_the_sides() -> None:
     target, real = torch.tensor([[0, -1, -1]]), torch.ones(1, 3, dtype=torch.bool)
     one = F.softplus(torch.tensor(-1.0))
     none = (-torch.log(torch.tensor(0.5)) + F.softplus(torch.tensor(1.0))) / 2
-    losses = mean_losses([head._label_losses(answers, gold, target, real)])
+    losses = mean_losses([head.label_losses(answers, gold, target, real)])
     torch.testing.assert_close(losses["label"], one / 2)
     torch.testing.assert_close(losses["none"], none / 2)
 
