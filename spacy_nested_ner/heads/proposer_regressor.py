@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, pick_gold
 from spacy_nested_ner.layers.growing import grow_outputs
@@ -27,6 +27,9 @@ from spacy_nested_ner.matching import assign_cheapest
 # Cells of the joint span distribution that are held at once, 4 MiB in single precision.
 CHUNK_CELLS = 2**20
 UNSEEN = -1e4  # a logit that no softmax sees
+
+Factors = Tuple[Tensor, ...]
+"""start, end, start_cross and end_cross of `SpanScores` for some proposals, `(rows, N)` each."""
 
 
 @dataclass
@@ -88,9 +91,9 @@ class ProposerRegressor(Head):
 
     P is N, or `min_proposals` in shorter sentences. Time grows with P * N^2, as the joint span
     distribution has a cell for every proposal, first and last word. Memory does not: the cells are
-    computed in chunks of `CHUNK_CELLS`, and again in the backward pass. What is left grows with
-    A * P^2, the attention, in every layer. With the default settings a training step on one
-    sentence of 32, 128 and 512 words takes about 40, 80 and 1350 MiB, a prediction 2, 20 and 50
+    computed in chunks of `CHUNK_CELLS`, gradients along with them. What is left grows with A * P^2,
+    the attention, in every layer. With the default settings a training step on one sentence of 32,
+    128 and 512 words takes about 40, 55 and 340 MiB, a prediction 2, 25 and 60
     (`benchmarks/inference.py memory`).
 
     width, n_labels: see `Head`.
@@ -574,25 +577,68 @@ class SpanScores:
 
     def log_partition(self) -> Tensor:
         """Logarithm of the sum of exp r(s, e) over all spans: `(B, P)`."""
-        chunks = self._chunks()
-        if len(chunks) == 1 or not torch.is_grad_enabled():
-            parts = [_log_partition(*chunk) for chunk in chunks]
+        factors = self._factors()
+        if torch.is_grad_enabled():
+            flat = _LogPartition.apply(*factors)
         else:
-            parts = [checkpoint(_log_partition, *chunk, use_reentrant=False) for chunk in chunks]
-        return torch.cat(parts).view(self.start.shape[:2])
+            flat = torch.cat([_cells(*chunk).logsumexp(dim=1) for chunk in _chunks(*factors)])
+        return flat.view(self.start.shape[:2])
 
     def best(self) -> Tuple[Tensor, Tensor, Tensor]:
         """Probability, first and last word of the most probable span: three `(B, P)`."""
-        parts = [_best_span(*chunk) for chunk in self._chunks()]
+        parts = [_best_span(*chunk) for chunk in _chunks(*self._factors())]
         probability, index = (torch.cat(part).view(self.start.shape[:2]) for part in zip(*parts))
         n_words = self.start.shape[2]
         return probability, index // n_words, index % n_words
 
-    def _chunks(self) -> List[Tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """The four factors for so many proposals at a time that their cells fit `CHUNK_CELLS`."""
-        size = max(1, CHUNK_CELLS // self.start.shape[2] ** 2)
+    def _factors(self) -> Factors:
+        """The four tensors, `(B * P, N)` each."""
         columns = (self.start, self.end, self.start_cross, self.end_cross)
-        return list(zip(*(column.flatten(0, 1).split(size) for column in columns)))
+        return tuple(column.flatten(0, 1) for column in columns)
+
+
+class _LogPartition(torch.autograd.Function):
+    """Log of the sum over all spans, by rows; its gradients are expectations under their softmax.
+
+    They are summed up along with the partition, so that backward neither keeps nor builds the
+    cells again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *factors: Tensor) -> Tensor:
+        """`(rows, N)` factors as in `_cells` to `(rows,)`."""
+        results, slopes = [], []
+        for chunk in _chunks(*factors):
+            cells = _cells(*chunk)
+            result = cells.logsumexp(dim=1)
+            results.append(result)
+            slopes.append(_expectations(cells.sub_(result.unsqueeze(1)).exp_(), *chunk))
+        ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*slopes)))
+        return torch.cat(results)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, ...]:
+        return tuple(gradient.unsqueeze(1) * slope for slope in ctx.saved_tensors)
+
+
+def _expectations(
+    probability: Tensor, start: Tensor, end: Tensor, start_cross: Tensor, end_cross: Tensor
+) -> Factors:
+    """Derivatives of the log partition by each factor, given the `(rows, N * N)` probabilities."""
+    cells = probability.unflatten(1, (start.shape[1], -1))
+    return (
+        cells.sum(dim=2),
+        cells.sum(dim=1),
+        (cells @ end_cross.unsqueeze(2)).squeeze(2),
+        (start_cross.unsqueeze(1) @ cells).squeeze(1),
+    )
+
+
+def _chunks(*factors: Tensor) -> Iterator[Factors]:
+    """So many rows of the factors at a time that their cells fit `CHUNK_CELLS`."""
+    size = max(1, CHUNK_CELLS // factors[0].shape[1] ** 2)
+    return zip(*(factor.split(size) for factor in factors))
 
 
 def _cells(start: Tensor, end: Tensor, start_cross: Tensor, end_cross: Tensor) -> Tensor:
@@ -603,10 +649,6 @@ def _cells(start: Tensor, end: Tensor, start_cross: Tensor, end_cross: Tensor) -
     n_words = start.shape[1]
     backwards = torch.ones(n_words, n_words, dtype=torch.bool, device=start.device).tril(-1)
     return scores.masked_fill_(backwards, -torch.inf).flatten(1)
-
-
-def _log_partition(start: Tensor, end: Tensor, start_cross: Tensor, end_cross: Tensor) -> Tensor:
-    return _cells(start, end, start_cross, end_cross).logsumexp(dim=1)
 
 
 def _best_span(

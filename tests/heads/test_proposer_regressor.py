@@ -18,6 +18,7 @@ from spacy_nested_ner.heads.proposer_regressor import (
     ProposerRegressor,
     RegressorLayer,
     SpanScores,
+    _cells,
     fuse_locations,
     spatial_weight,
     visions,
@@ -204,20 +205,25 @@ def test_joint_pointer_is_equation_22() -> None:
         torch.testing.assert_close(probability[0, i], expected.softmax(0)[best])
 
 
-def test_chunks_change_neither_scores_nor_gradients(monkeypatch) -> None:
+@pytest.mark.parametrize("chunk_cells", [2**20, 60])  # all rows at once; two at a time, of 25 cells
+def test_partition_and_its_gradients_are_those_of_all_cells(monkeypatch, chunk_cells) -> None:
     torch.manual_seed(0)
-    columns = [torch.randn(2, 3, 5, requires_grad=True) for _ in range(4)]
-    whole = SpanScores(*columns)
-    expected, best = whole.log_partition(), whole.best()
+    columns = [torch.randn(2, 3, 5) for _ in range(4)]
+    columns[1][0, :, 4] = -torch.inf  # padding
+    columns = [column.requires_grad_() for column in columns]
+    cells = _cells(*(column.flatten(0, 1) for column in columns))
+    expected = cells.logsumexp(dim=1).view(2, 3)
     expected_gradients = torch.autograd.grad(expected.square().sum(), columns)
-    monkeypatch.setattr(proposer_regressor, "CHUNK_CELLS", 60)
-    chunks = whole._chunks()
-    assert [len(chunk[0]) for chunk in chunks] == [2, 2, 2]  # of 25 cells each
-    found = whole.log_partition()
+    scores = SpanScores(*columns)
+    best = scores.best()
+    monkeypatch.setattr(proposer_regressor, "CHUNK_CELLS", chunk_cells)
+    found = scores.log_partition()
     torch.testing.assert_close(found, expected)
     gradients = torch.autograd.grad(found.square().sum(), columns)
     torch.testing.assert_close(gradients, expected_gradients)
-    torch.testing.assert_close(whole.best(), best)
+    with torch.no_grad():
+        torch.testing.assert_close(scores.log_partition(), expected)
+    torch.testing.assert_close(scores.best(), best)
 
 
 def test_loss_is_equation_24_on_the_assigned_targets() -> None:
