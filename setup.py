@@ -61,6 +61,8 @@ setup(
             "spacy_nested_ner.architectures.proposer_regressor:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
+            "spacy_nested_ner.SortedTransformer.v1 = "
+            "spacy_nested_ner.architectures.sorted_transformer:build_sorted_transformer",
             "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1 = "
             "spacy_nested_ner.architectures.layer_mean:build_layer_mean_tok2vec",
         ],

@@ -1,6 +1,7 @@
 """Speed and memory of a component beside its encoder alone and beside spaCy's spancat.
 
 python benchmarks/inference.py ratio MODEL DATA.spacy
+python benchmarks/inference.py encoder DIRECTORY_OR_HUB_NAME DATA.spacy
 python benchmarks/inference.py long-doc
 python benchmarks/inference.py memory proposer_regressor_ner
 """
@@ -18,9 +19,11 @@ import spacy
 import torch
 import typer
 from spacy.language import Language
+from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
-from spacy.util import fix_random_seed
+from spacy.util import fix_random_seed, minibatch, registry
+from spacy_transformers.layers import TransformerListener
 from thinc.api import Adam
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -38,6 +41,18 @@ SYSTEMS: Dict[str, Dict[str, Any]] = {
     "spancat": SPANCAT,
 }
 SENTENCE_WORDS = [32, 128, 512]
+LISTENERS = (Tok2VecListener, TransformerListener)
+SORTED = {"@architectures": "spacy_nested_ner.SortedTransformer.v1"}
+SPACY_TRANSFORMERS = {
+    "@architectures": "spacy-transformers.Tok2VecTransformer.v3",
+    "tokenizer_config": {"use_fast": True},
+    "get_spans": {
+        "@span_getters": "spacy-transformers.strided_spans.v1",
+        "window": 128,
+        "stride": 96,
+    },
+    "pooling": {"@layers": "reduce_mean.v1"},
+}
 
 
 @app.command()
@@ -49,16 +64,18 @@ def ratio(
     repeats: int = 5,
     threads: int = 1,
 ) -> None:
-    """t(whole pipeline) / t(without its last component), in one run, medians of pairs; and what the
-    last component adds to the peak memory of the encoder."""
+    """t(whole pipeline) / t(encoder alone), in one run, medians of pairs; and what the last
+    component adds to the peak memory of the encoder.
+
+    The encoder alone is the pipeline without its last component, or that component's own tok2vec.
+    """
     torch.set_num_threads(threads)
     nlp = spacy.load(model)
     last = nlp.pipe_names[-1]
     docs = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
     encoder, whole, peaks = [], [], []
     for _ in range(repeats):
-        with nlp.select_pipes(disable=[last]):
-            encoder.append(seconds(nlp, docs, batch_size))
+        encoder.append(encoder_seconds(nlp, docs, batch_size))
         peaks.append(peak())
         whole.append(seconds(nlp, docs, batch_size))
         peaks.append(peak())
@@ -71,6 +88,67 @@ def ratio(
         f"{n_words / statistics.median(whole):.0f} words/s; the component adds "
         f"{peaks[1] - peaks[0]:.0f} MiB to the peak"
     )
+
+
+def encoder_seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
+    """CPU time of the encoder alone."""
+    last = nlp.pipe_names[-1]
+    pipe: Any = nlp.get_pipe(last)
+    tok2vec = pipe.model.get_ref("tok2vec")
+    if isinstance(tok2vec, LISTENERS):
+        with nlp.select_pipes(disable=[last]):
+            return seconds(nlp, docs, batch_size)
+    fresh = [Doc(nlp.vocab, words=[token.text for token in doc]) for doc in docs]
+    begin = time.process_time()
+    for batch in minibatch(fresh, batch_size):
+        tok2vec.predict(batch)
+    return time.process_time() - begin
+
+
+@app.command()
+def encoder(
+    name: Annotated[str, typer.Argument(help="Directory or hub name")],
+    data: Annotated[Path, typer.Argument(help="A .spacy file")],
+    limit: int = 400,
+    repeats: int = 3,
+    threads: int = 1,
+) -> None:
+    """SortedTransformer beside spacy-transformers: largest difference of the vectors, and CPU time,
+    medians of alternating runs; training is forward and backward in batches of 16."""
+    torch.set_num_threads(threads)
+    vocab = spacy.blank("en").vocab
+    docs = list(DocBin().from_disk(data).get_docs(vocab))[:limit]
+    docs = [Doc(vocab, words=[token.text for token in doc]) for doc in docs]
+    ours, theirs = (
+        registry.resolve({"model": {**settings, "name": name}})["model"]
+        for settings in (SORTED, SPACY_TRANSFORMERS)
+    )
+    for model in (ours, theirs):
+        model.initialize(X=docs[:1])
+    pairs = zip(ours.predict(docs[:64]), theirs.predict(docs[:64]))
+    difference = max(abs(a - b).max() for a, b in pairs)
+    typer.echo(f"vectors differ by at most {difference:.1e}")
+    typer.echo("| | spacy-transformers s | SortedTransformer s | ratio |\n|---|---|---|---|")
+    for batch_size, is_train in ((1, False), (8, False), (64, False), (16, True)):
+        times = [
+            [pass_seconds(model, docs, batch_size, is_train) for model in (theirs, ours)]
+            for _ in range(repeats)
+        ]
+        a, b = (statistics.median(column) for column in zip(*times))
+        what = "training" if is_train else "inference"
+        typer.echo(f"| {what}, batch {batch_size} | {a:.1f} | {b:.1f} | {a / b:.2f} |")
+
+
+def pass_seconds(model: Any, docs: List[Doc], batch_size: int, is_train: bool) -> float:
+    """CPU time of one pass of a tok2vec over the docs."""
+    begin = time.process_time()
+    for batch in minibatch(docs, batch_size):
+        if is_train:
+            vectors, backprop = model(batch, is_train=True)
+            backprop(vectors)
+        else:
+            model.predict(batch)
+    return time.process_time() - begin
 
 
 def seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:

@@ -155,33 +155,62 @@ def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:
     return out.masked_scatter(has_piece[:, None], pooled)
 
 
-def join_windows(
-    vectors: Tensor, queries: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], how: str
-) -> Tuple[Tensor, Tensor]:
-    """Words `(words, h)` and queries `(S, M, h)` of segments from those of their windows.
+def vector_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Where each vector of each window stands among those that come window by window in `order`.
 
-    vectors: `(vectors, h)`, what the windows gave, one after the other: words, and pieces of the
-    segments in `joints`. queries: `(windows, M, h)`. n_words: `(S,)` int, of each segment. how:
-    see `pool_pieces`.
-
-    Queries are means over the windows of a segment, weighted by the pieces that each window
-    answers for: a window that mostly repeats its neighbour does not count twice.
+    order: `(windows,)` int. lengths: `(windows,)` int, vectors per window. Returns `(vectors,)`
+    int.
     """
-    chosen, counts, shares, begin = [], [], [], 0
+    begins = np.zeros_like(lengths)
+    begins[order] = np.cumsum(lengths[order]) - lengths[order]
+    return np.repeat(begins, lengths) + _ranges(lengths)
+
+
+def _ranges(lengths: np.ndarray) -> np.ndarray:
+    """`[2, 3]` to `[0, 1, 0, 1, 2]`."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def pool_windows(states: Tensor, windows: List[Window], how: str) -> Tensor:
+    """The vectors that the windows want, `(vectors, h)`, from `(batch, pieces, h)` states of their
+    pieces and one further for [CLS] before them."""
+    flat = states.flatten(0, 1)
+    begins = np.array([i * states.shape[1] + 1 + w.first for i, w in enumerate(windows)])
+    totals = np.array([window.counts.sum() for window in windows])
+    index = np.repeat(begins, totals) + _ranges(totals)
+    counts = np.concatenate([window.counts for window in windows])
+    return pool_pieces(flat[torch.from_numpy(index).to(flat.device)], counts, how)
+
+
+def join_words(vectors: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], how: str) -> Tensor:
+    """Words of all segments, `(words, h)`, from what the windows gave.
+
+    vectors: `(vectors, h)`, window after window: words, and pieces of the segments in `joints`.
+    n_words: `(S,)` int, of each segment. how: see `pool_pieces`.
+    """
+    chosen, counts, begin = [], [], 0
     for index, length in enumerate(n_words.tolist()):
         joint = joints.get(index) or _single_window(length)
         chosen.append(begin + joint.chosen)
         counts.append(joint.counts)
-        shares.append(joint.shares)
         begin += joint.n_read
-    device = vectors.device
-    pieces = vectors[torch.from_numpy(np.concatenate(chosen)).to(device)]
-    words = pool_pieces(pieces, np.concatenate(counts), how)
+    pieces = vectors[torch.from_numpy(np.concatenate(chosen)).to(vectors.device)]
+    return pool_pieces(pieces, np.concatenate(counts), how)
+
+
+def join_queries(queries: Tensor, n_segments: int, joints: Dict[int, Joint]) -> Tensor:
+    """Queries of all segments, `(S, M, h)`, from those of their windows, `(windows, M, h)`.
+
+    They are means over the windows of a segment, weighted by the pieces that each window answers
+    for: a window that mostly repeats its neighbour does not count twice.
+    """
+    one = np.ones(1, dtype=np.float64)
+    shares = [joints[i].shares if i in joints else one for i in range(n_segments)]
     share = torch.from_numpy(np.concatenate(shares)).to(queries)
-    n_windows = torch.tensor([len(each) for each in shares], device=device)
+    n_windows = torch.tensor([len(each) for each in shares], device=queries.device)
     weighted = (queries * share[:, None, None]).flatten(1)
     means = torch.segment_reduce(weighted, "sum", lengths=n_windows, unsafe=True)
-    return words, means.unflatten(1, queries.shape[1:])
+    return means.unflatten(1, queries.shape[1:])
 
 
 def _single_window(n_words: int) -> Joint:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import srsly
+import torch
 from safetensors.torch import load as load_tensors
 from spacy.tokens import Doc
-from torch import nn
+from torch import Tensor, nn
 
-from spacy_nested_ner.architectures.piece_windows import DocPieces
+from spacy_nested_ner.architectures.piece_windows import DocPieces, Window
 from spacy_nested_ner.architectures.shim import TorchShim
 
 if TYPE_CHECKING:
@@ -108,6 +109,26 @@ class PretrainedShim(TorchShim):
         """Tokenise the docs that segments are taken from: pieces by the index of the doc."""
         wanted = sorted({int(i) for i in segments[:, 0]})
         return dict(zip(wanted, self.tokenise([docs[i] for i in wanted])))
+
+    def pad_windows(
+        self, windows: List[Window], mark_segment: bool = False
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """`(batch, pieces)` ids, token types and mask, special pieces added.
+
+        mark_segment: token type 1 for the pieces that vectors are wanted of.
+        """
+        shape = len(windows), max(len(window.ids) for window in windows) + 2
+        ids = np.full(shape, self.special["pad"], dtype=np.int64)
+        types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+        for i, window in enumerate(windows):
+            end = len(window.ids) + 1
+            ids[i, 0], ids[i, end] = self.special["cls"], self.special["sep"]
+            ids[i, 1:end] = window.ids
+            mask[i, : end + 1] = True
+            if mark_segment:
+                first = 1 + window.first
+                types[i, first : first + window.counts.sum()] = 1
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
 
     def to_bytes(self) -> bytes:
         """Settings, configuration and tokenizer as JSON, weights as safetensors."""

@@ -21,8 +21,10 @@ from spacy_nested_ner.architectures.batching import cut_batches
 from spacy_nested_ner.architectures.piece_windows import (
     Window,
     cut_windows,
-    join_windows,
-    pool_pieces,
+    join_queries,
+    join_words,
+    pool_windows,
+    vector_order,
 )
 from spacy_nested_ner.architectures.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.architectures.shim import ModuleShim
@@ -168,7 +170,8 @@ def forward(
             if joints:
                 n_words = segments[:, 2] - segments[:, 1]
                 how = model.attrs["word_pooling"]
-                words, asked = join_windows(words, asked, n_words, joints, how)
+                words = join_words(words, n_words, joints, how)
+                asked = join_queries(asked, len(segments), joints)
     finally:
         for module in (encoder, queries):
             module.eval()
@@ -197,42 +200,17 @@ def _encode(
     batches = cut_batches(lengths, model.attrs["batch_pieces"])
     for batch in batches:
         chosen = [windows[i] for i in batch]
-        ids, types, mask = (t.to(device) for t in shim.pad(chosen, model.attrs["mark_segment"]))
+        ids, types, mask = (
+            t.to(device) for t in shim.pad_windows(chosen, model.attrs["mark_segment"])
+        )
         states, answers = shim.module(ids, types, mask, *queries(len(chosen)))
-        words.append(_pool(states, chosen, model.attrs["word_pooling"]))
+        words.append(pool_windows(states, chosen, model.attrs["word_pooling"]))
         asked.append(answers)
     order = np.concatenate(batches)
     n_vectors = np.array([len(window.counts) for window in windows])
-    index = torch.from_numpy(_vector_order(order, n_vectors)).to(device)
+    index = torch.from_numpy(vector_order(order, n_vectors)).to(device)
     back = torch.from_numpy(np.argsort(order)).to(device)
     return torch.cat(words)[index], torch.cat(asked)[back]
-
-
-def _vector_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Where each vector of each window stands among those that come window by window in `order`.
-
-    order: `(windows,)` int. lengths: `(windows,)` int, vectors per window. Returns `(vectors,)`
-    int.
-    """
-    begins = np.zeros_like(lengths)
-    begins[order] = np.cumsum(lengths[order]) - lengths[order]
-    return np.repeat(begins, lengths) + _ranges(lengths)
-
-
-def _ranges(lengths: np.ndarray) -> np.ndarray:
-    """`[2, 3]` to `[0, 1, 0, 1, 2]`."""
-    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-
-
-def _pool(states: Tensor, windows: List[Window], how: str) -> Tensor:
-    """The vectors that the windows want, `(vectors, h)`, from `(batch, pieces, h)`."""
-    flat = states.flatten(0, 1)
-    # One further for [CLS].
-    begins = np.array([i * states.shape[1] + 1 + w.first for i, w in enumerate(windows)])
-    totals = np.array([window.counts.sum() for window in windows])
-    index = np.repeat(begins, totals) + _ranges(totals)
-    counts = np.concatenate([window.counts for window in windows])
-    return pool_pieces(flat[torch.from_numpy(index).to(flat.device)], counts, how)
 
 
 # Weights and their serialisation
@@ -266,18 +244,3 @@ class EncoderShim(PretrainedShim):
             first_position=first_position(self.config),
             query_interaction=self.settings["query_interaction"],
         )
-
-    def pad(self, windows: List[Window], mark_segment: bool) -> Tuple[Tensor, Tensor, Tensor]:
-        """`(batch, pieces)` ids, token types and mask, special pieces added."""
-        shape = len(windows), max(len(window.ids) for window in windows) + 2
-        ids = np.full(shape, self.special["pad"], dtype=np.int64)
-        types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-        for i, window in enumerate(windows):
-            end = len(window.ids) + 1
-            ids[i, 0], ids[i, end] = self.special["cls"], self.special["sep"]
-            ids[i, 1:end] = window.ids
-            mask[i, : end + 1] = True
-            if mark_segment:
-                first = 1 + window.first
-                types[i, first : first + window.counts.sum()] = 1
-        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)

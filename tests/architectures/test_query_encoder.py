@@ -216,11 +216,11 @@ def test_marked_segment_has_token_type_1(bert, roberta):
     shim = encoder_shim(make_model(bert))
     [window], _ = cut(shim, [doc], np.array([(0, 1, 3)]), context=1)
     before, inside = window.first, int(window.counts.sum())
-    ids, types, mask = shim.pad([window], mark_segment=True)
+    ids, types, mask = shim.pad_windows([window], mark_segment=True)
     expected = [0] * (1 + before) + [1] * inside
     assert before > 0
     assert types[0].tolist() == expected + [0] * (ids.shape[1] - len(expected))
-    assert mask.all() and not shim.pad([window], mark_segment=False)[1].any()
+    assert mask.all() and not shim.pad_windows([window], mark_segment=False)[1].any()
     segment = np.array([(0, 1, 3)])
     plain, marked = (make_model(bert, mark_segment=m).predict(([doc], segment)) for m in (0, 1))
     assert np.abs(plain[0] - marked[0]).max() > 1e-3
@@ -365,7 +365,7 @@ def test_marked_segment_is_marked_in_all_its_windows(bert):
     shim = encoder_shim(model)
     docs = make_docs([LONG])
     windows, _ = cut(shim, docs, whole(docs))
-    _, types, mask = shim.pad(windows, mark_segment=True)
+    _, types, mask = shim.pad_windows(windows, mark_segment=True)
     assert len(windows) > 2 and (types.sum(1) == mask.sum(1) - 2).all()
 
 

@@ -21,6 +21,7 @@ REGISTERED = [
     ("spacy_architectures", "spacy_nested_ner.PairEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.ProposerRegressor.v1"),
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
+    ("spacy_architectures", "spacy_nested_ner.SortedTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"),
     ("spacy_cli", "nested-ner"),
     ("spacy_factories", "diffusion_ner"),
