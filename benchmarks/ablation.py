@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
 import torch
 import typer
 from spacy import util
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
@@ -16,6 +17,7 @@ from thinc.api import Config
 CONFIGS = Path(__file__).parents[1] / "configs"
 Variants = Dict[str, Dict[str, Any]]
 Entity = Tuple[int, int, str]
+Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
 # Entities of so many words, the first inclusive, the last exclusive.
 LENGTHS = {"1-4 words": (1, 5), "5-9": (5, 10), "10 and more": (10, 10**6)}
 
@@ -72,25 +74,44 @@ def trained(path: Path, settings: Dict[str, Any], train: Path, steps: int) -> An
 
 def scored(nlp: Any, dev: Path, limit: int) -> Dict[str, float]:
     """Best threshold on the score, the strict micro F1 that it gives, and F1 by length there."""
-    gold = list(DocBin().from_disk(dev).get_docs(nlp.vocab))[:limit]
-    nlp.get_pipe("ner").cfg["threshold"] = 0.05
-    plain = (Doc(nlp.vocab, words=[token.text for token in doc]) for doc in gold)
-    found = [
-        [((s.start, s.end, s.label_), score) for s, score in zip(spans, spans.attrs["scores"])]
-        for spans in (doc.spans["sc"] for doc in nlp.pipe(plain, batch_size=64))
-    ]
-    expected = [{(s.start, s.end, s.label_) for s in doc.spans["sc"]} for doc in gold]
-
-    def kept(threshold: float) -> List[Set[Entity]]:
-        return [{span for span, score in spans if score >= threshold} for spans in found]
-
-    f1, threshold = max((micro_f1(kept(i / 20), expected), i / 20) for i in range(1, 20))
-    best = kept(threshold)
+    found, expected = found_by(nlp, read(nlp, dev, limit))
+    f1, threshold = max((f1_at((found, expected), i / 20), i / 20) for i in range(1, 20))
+    best = kept(found, threshold)
     by_length = {
         name: micro_f1(*(_of_length(spans, *bounds) for spans in (best, expected)))
         for name, bounds in LENGTHS.items()
     }
     return {"f1": f1, "threshold": threshold, **by_length}
+
+
+def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
+    """The first docs of a file; 0 for all."""
+    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
+
+
+def found_by(nlp: Language, gold: List[Doc]) -> Scored:
+    """Predicted entities of each doc with their scores, and the gold ones."""
+    pipe: Any = nlp.get_pipe("ner")
+    own, pipe.cfg["threshold"] = pipe.cfg["threshold"], 0.05
+    plain = (Doc(nlp.vocab, words=[token.text for token in doc]) for doc in gold)
+    found = []
+    for doc in nlp.pipe(plain, batch_size=64):
+        spans = doc.spans["sc"]
+        entities = [(span.start, span.end, span.label_) for span in spans]
+        found.append(list(zip(entities, map(float, spans.attrs["scores"]))))
+    pipe.cfg["threshold"] = own
+    return found, [{(s.start, s.end, s.label_) for s in doc.spans["sc"]} for doc in gold]
+
+
+def f1_at(scores: Scored, threshold: float) -> float:
+    """Strict micro F1 of what reaches the threshold."""
+    found, gold = scores
+    return micro_f1(kept(found, threshold), gold)
+
+
+def kept(found: List[List[Tuple[Entity, float]]], threshold: float) -> List[Set[Entity]]:
+    """What reaches the threshold."""
+    return [{entity for entity, score in each if score >= threshold} for each in found]
 
 
 def _of_length(spans: List[Set[Entity]], least: int, below: int) -> List[Set[Entity]]:

@@ -18,19 +18,19 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Optional
 
 import spacy
 import srsly
 import thinc
 import torch
 import typer
-from ablation import CONFIGS, Entity, micro_f1
+from ablation import CONFIGS, f1_at, found_by, read
 from inference import encoder_seconds, peak, seconds
 from spacy import util
 from spacy.cli._util import setup_gpu
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 from thinc.api import Config
@@ -49,7 +49,6 @@ SYSTEMS = [
 ]
 PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
 BATCH_SIZES = (1, 8, 64)
-Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
 
 
 class Clock:
@@ -112,7 +111,7 @@ def run(
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     settings = {key: value for key, value in locals().items() if key not in ("system", "seed")}
-    settings.update(corpus=str(corpus), output=str(output))
+    settings.update(corpus=str(corpus), output=str(output), command=" ".join(sys.argv))
     output.mkdir(parents=True, exist_ok=True)
     for number in seed:
         for name in system:
@@ -240,32 +239,6 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
         "words_per_second": rate,
         "ratio": {str(size): ratio_at(nlp, test[:192], size) for size in BATCH_SIZES},
     }
-
-
-def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
-    """The first docs of a file; 0 for all."""
-    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
-
-
-def found_by(nlp: Language, gold: List[Doc]) -> Scored:
-    """Predicted entities of each doc with their scores, and the gold ones."""
-    pipe: Any = nlp.get_pipe("ner")
-    own, pipe.cfg["threshold"] = pipe.cfg["threshold"], 0.05
-    plain = (Doc(nlp.vocab, words=[token.text for token in doc]) for doc in gold)
-    found = []
-    for doc in nlp.pipe(plain, batch_size=64):
-        spans = doc.spans["sc"]
-        entities = [(span.start, span.end, span.label_) for span in spans]
-        found.append(list(zip(entities, map(float, spans.attrs["scores"]))))
-    pipe.cfg["threshold"] = own
-    return found, [{(s.start, s.end, s.label_) for s in doc.spans["sc"]} for doc in gold]
-
-
-def f1_at(scored: Scored, threshold: float) -> float:
-    """Strict micro F1 of what reaches the threshold."""
-    found, gold = scored
-    kept = [{entity for entity, score in each if score >= threshold} for each in found]
-    return micro_f1(kept, gold)
 
 
 def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
