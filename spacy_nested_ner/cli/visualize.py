@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+
 if TYPE_CHECKING:
     from spacy.language import Language
 
@@ -61,20 +63,6 @@ def visualize_cli(
     typer.echo(str(output_path.resolve()))  # a line of its own: a long path stays whole
 
 
-def load_pipeline(model: str) -> "Language":
-    """Load a pipeline from a folder or a package.
-
-    Raises ValueError that names the folder if there is none.
-    """
-    import spacy
-
-    try:
-        return spacy.load(model)
-    except OSError as err:
-        remedy = "Give the folder that `spacy train` wrote, such as model-best."
-        raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
-
-
 def predict(
     nlp: "Language", data_path: Path, spans_key: str, limit: int, seed: int
 ) -> "List[Comparison]":
@@ -87,8 +75,9 @@ def predict(
 
     from spacy_nested_ner.evaluation.page import choose_examples, compare
 
+    gold = read_examples(nlp, data_path)
     try:
-        examples = choose_examples(_examples(nlp, data_path), limit, spans_key, seed)
+        examples = choose_examples(gold, limit, spans_key, seed)
     except ValueError as err:
         raise ValueError(f"{data_path}: {err}") from err
     docs = nlp.pipe(example.predicted for example in examples)
@@ -117,24 +106,6 @@ def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
         if f"{prefix}_f" in scores:
             return {part: scores[f"{prefix}_{part}"] for part in "prf"}
     raise ValueError(f"{path}: has neither nested_f nor spans_{spans_key}_f. Evaluate again.")
-
-
-def _examples(nlp: "Language", data_path: Path) -> List:
-    """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
-
-    Raises ValueError if the file is missing or is no DocBin.
-    """
-    from spacy.training import Corpus
-
-    if not data_path.is_file():
-        raise ValueError("no such file. Expected gold data in a .spacy file.")
-    if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
-        raise ValueError("is not a .spacy file. Convert the corpus first.")
-    try:
-        return list(Corpus(data_path)(nlp))
-    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
-        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
-        raise ValueError(f"{problem} ({err})") from err
 
 
 def _page(
