@@ -37,7 +37,7 @@ QUICK = settings(max_examples=60, deadline=None)
 
 
 def test_hand_computed_scores():
-    """Gold: DNA 0-3, protein 1-2, cell_type 4-6. Found: DNA 0-3, RNA 1-2, cell_type 4-5, DNA 2-3."""
+    """Of `GOLD` and `FOUND`: one entity is right, one has a wrong label, two wrong boundaries."""
     table = example_table()
     assert metrics.strict(table) == PRF(1, 4, 3)
     assert metrics.strict(table).precision == 1 / 4

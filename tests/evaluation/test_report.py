@@ -78,7 +78,7 @@ def test_pipelines_on_the_same_data_are_compared():
 def test_flat_entities_where_asked_for():
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
-    with pytest.raises(ValueError, match="doc.ents are read with --ents"):
+    with pytest.raises(ValueError, match=r"doc\.ents are read with --ents"):
         run_pipeline(nlp, examples_for(nlp))
     run = run_pipeline(nlp, examples_for(nlp), ents=True)
     assert scores(run)["strict"]["micro"]["right"] == 2
@@ -91,14 +91,14 @@ def test_gold_in_doc_ents():
         doc = nlp.make_doc(text)
         doc.ents = [Span(doc, 1, 3, "DNA")] if "IL-2" in text else []
         made.append(Example(nlp.make_doc(text), doc))
-    with pytest.raises(ValueError, match="have doc.ents; --ents takes those"):
+    with pytest.raises(ValueError, match=r"have doc\.ents; --ents takes those"):
         run_pipeline(nlp, made)
     assert scores(run_pipeline(nlp, made, ents=True))["strict"]["micro"]["f"] == 1.0
 
 
 def test_keys_are_named():
     nlp = rules("other")
-    with pytest.raises(ValueError, match="'nest'.* have: 'sc'"):
+    with pytest.raises(ValueError, match=r"'nest'.* have: 'sc'"):
         run_pipeline(nlp, examples_for(nlp), "nest")
     with pytest.raises(ValueError, match="under spans key 'sc'; it uses: 'other'"):
         run_pipeline(nlp, examples_for(nlp))
