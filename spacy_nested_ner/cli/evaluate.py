@@ -100,7 +100,7 @@ def evaluate(
 
     runs: List[Run] = []
     pipelines = []
-    for model, name in zip(models, _names(models)):
+    for model, name in zip(models, short_names(models)):
         run, parts = _run(model, data_path, spans_key, ents, batch_size)
         runs.append(run)
         pipelines.append({"name": name, "model": model, "components": parts, **scores(run)})
@@ -135,7 +135,7 @@ def write_json(path: Path, report: Dict[str, Any]) -> None:
         srsly.write_json(drafts[path], report)
 
 
-def _names(models: Sequence[str]) -> List[str]:
+def short_names(models: Sequence[str]) -> List[str]:
     """Short names: the last parts of the paths that tell the pipelines apart."""
     parts = [Path(model).parts or (model,) for model in models]
     for size in range(1, max(map(len, parts)) + 1):

@@ -22,7 +22,7 @@ ModelArg = Annotated[
 DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
-LimitOpt = Annotated[int, typer.Option(min=1, help="How many docs to show")]
+LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
 ScoresOpt = Annotated[
     Optional[Path],
@@ -36,14 +36,15 @@ def visualize_cli(
     data_path: DataArg,
     output_path: OutputArg,
     spans_key: SpansKeyOpt = "sc",
-    limit: LimitOpt = 20,
+    limit: LimitOpt = 2000,
     seed: SeedOpt = 0,
     scores_path: ScoresOpt = None,
     gpu_id: GpuOpt = -1,
 ) -> None:
-    """Write one HTML page with gold and predicted nested entities, one above the other.
+    """Write one HTML page with gold and predicted nested entities side by side, errors first.
 
-    Shows docs with nested gold entities first.
+    The page filters by label, kind of error, length and depth. Of more docs than --limit, those
+    with nested gold entities are chosen first.
     """
     from spacy.cli._util import setup_gpu
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from spacy.tokens import Doc
@@ -116,7 +116,7 @@ def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict
     """
     if spans_key in doc.spans:
         spans = list(doc.spans[spans_key])
-        scores = _scores(doc.spans[spans_key].attrs.get("scores"), len(spans))
+        scores = span_scores(doc, spans_key)
     elif ents:
         spans = list(doc.ents)
         scores = np.full(len(spans), np.nan)
@@ -135,8 +135,13 @@ def is_annotated(doc: Doc, spans_key: str, ents: bool = False) -> bool:
     return spans_key in doc.spans or (ents and doc.has_annotation("ENT_IOB"))
 
 
-def _scores(values: Optional[Sequence[float]], count: int) -> np.ndarray:
-    """`spancat_singlelabel` gives them one to a row, rulers give none at all."""
+def span_scores(doc: Doc, spans_key: str) -> np.ndarray:
+    """The scores of `doc.spans[spans_key]`, NaN where there are none.
+
+    `spancat_singlelabel` gives them one to a row, rulers give none at all.
+    """
+    count = len(doc.spans[spans_key])
+    values = doc.spans[spans_key].attrs.get("scores")
     if values is None or np.size(values) != count:
         return np.full(count, np.nan)
     return np.asarray(values, dtype=np.float64).reshape(-1)

@@ -82,11 +82,14 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
     defaults = dict(Language.get_factory_meta(factory).default_config)
     settings = {**defaults, **block}
-    model = dict(settings.get("model") or {})
+    return Component(name, factory, settings, _filled(settings["model"]))
+
+
+def _filled(model: Mapping[str, Any]) -> Dict[str, Any]:
+    """The block of a model with the defaults of its architecture."""
     architecture = registry.architectures.get(model["@architectures"])
     signature = inspect.signature(architecture).parameters.values()
-    own = {each.name: each.default for each in signature if each.default is not each.empty}
-    return Component(name, factory, settings, {**own, **model})
+    return {**{p.name: p.default for p in signature if p.default is not p.empty}, **model}
 
 
 def limits(component: Component) -> List[Limit]:
@@ -106,7 +109,7 @@ def _piqn(component: Component) -> List[Limit]:
             return max(per_word * words, least)
     else:
         encoder = model["query_source"] == "encoder"
-        owner = model["tok2vec"] if encoder else model
+        owner = _filled(model["tok2vec"]) if encoder else model
         names, count = ("n_queries",), owner["n_queries"]
         model = owner
         remedy = "raise n_queries" + (" of the tok2vec" if encoder else "")

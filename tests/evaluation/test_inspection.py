@@ -99,10 +99,14 @@ def test_queries():
     words = "queries_per_word = 2\nmin_queries = 0"
     (row,) = one_limit(["a", "b", "c"], FIVE, config("piqn_ner", model=words, architecture="PIQN"))
     assert row["entities_over"] == 0 and row["fullest_percent"] == pytest.approx(500 / 6)
-    encoded = """query_source = "encoder"
-    [components.x.model.tok2vec]
-    @architectures = "spacy_nested_ner.QueryEncoder.v1"
-    n_queries = 4"""
+    encoded = "\n".join(
+        [
+            'query_source = "encoder"',
+            "[components.x.model.tok2vec]",
+            '@architectures = "spacy_nested_ner.QueryEncoder.v1"',
+            "n_queries = 4",
+        ]
+    )
     (row,) = one_limit(
         ["a", "b", "c"], FIVE, config("piqn_ner", model=encoded, architecture="PIQN")
     )
