@@ -148,7 +148,7 @@ def _of_system(
     if probes.is_piqn(pipe):
         use = probes.query_use(pipe, docs)
         return {
-            "query_locations": plots.plot_query_locations(use),
+            "query_locations": plots.plot_query_locations(use, pipe.labels),
             "query_types": plots.plot_query_types(use, pipe.labels),
         }
     if probes.is_locate_and_label(pipe):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import gaussian_kde
@@ -13,7 +13,7 @@ from spacy_nested_ner.evaluation.probes import QueryUse, SpanPath
 
 FEWEST = 5
 """Predictions that a query needs for a density of its own."""
-MOST_QUERIES = 8
+MOST_DENSITIES = 8
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Any:
@@ -43,8 +43,8 @@ def plot_lengths(systems: Mapping[str, Mapping[str, PRF]]) -> Any:
     used = [name for name in names if any(name in groups for groups in systems.values())]
     used = names[: names.index(used[-1]) + 1] if used else []
     for (system, groups), marker in zip(systems.items(), "osD^vPX*<>" * len(systems)):
-        known = [(i, groups[n].f) for i, n in enumerate(used) if n in groups and groups[n].gold]
-        axes.plot(*_columns(known), marker=marker, label=system)
+        scores = [groups[n].f if n in groups and groups[n].gold else np.nan for n in used]
+        axes.plot(range(len(used)), scores, marker=marker, label=system)  # NaN breaks the line
     gold = [max((g[n].gold for g in systems.values() if n in g), default=0) for n in used]
     counts.bar(range(len(used)), gold, color="0.6")
     axes.set(ylabel="F1", ylim=(-0.02, 1.02))
@@ -54,27 +54,27 @@ def plot_lengths(systems: Mapping[str, Mapping[str, PRF]]) -> Any:
     return figure
 
 
-def _columns(rows: Sequence[tuple]) -> List[List[Any]]:
-    return [list(column) for column in zip(*rows)] or [[], []]
-
-
-def plot_query_locations(use: QueryUse) -> Any:
-    """Kernel density of where the busiest queries find entities (PIQN, figure 3)."""
+def plot_query_locations(use: QueryUse, labels: Sequence[str]) -> Any:
+    """Kernel density of where the busiest queries find entities (PIQN, figure 3). Queries made
+    from words are everywhere: of these, where entities lie from the query's word, by label."""
     figure, axes = new_figure(7, 4)
-    queries, sizes = np.unique(use.query, return_counts=True)
-    busiest = queries[np.argsort(-sizes, kind="stable")][:MOST_QUERIES]
-    low, high = (use.location.min(), use.location.max()) if len(use.location) else (0, 1)
-    low, high = (low - 1, high + 1) if use.from_words else (0.0, 1.0)
+    groups = use.label if use.from_words else use.query
+    found, sizes = np.unique(groups, return_counts=True)
+    busiest = found[np.argsort(-sizes, kind="stable")][:MOST_DENSITIES]
+    low, high = 0.0, 1.0
+    if use.from_words and len(use.location):
+        low, high = np.percentile(use.location, 1) - 1, np.percentile(use.location, 99) + 1
     grid = np.linspace(low, high, 200)
-    for query in np.sort(busiest).tolist():
-        where = use.location[use.query == query]
-        name = f"round {query}" if use.from_words else f"#{query}"
+    for group in np.sort(busiest).tolist():
+        where = use.location[groups == group]
+        name = labels[group] if use.from_words else f"#{group}"
         if len(where) >= FEWEST and np.ptp(where) > 0:
             axes.plot(grid, gaussian_kde(where)(grid), label=f"{name} ({len(where)})")
     unit = "words from the query's own word" if use.from_words else "place in the sentence"
     axes.set(xlabel=f"centre of the entity, {unit}", ylabel="density", xlim=(low, high))
     if axes.lines:
-        axes.legend(title="query (predictions)", fontsize="small")
+        title = "label (predictions)" if use.from_words else "query (predictions)"
+        axes.legend(title=title, fontsize="small")
     return figure
 
 
@@ -96,6 +96,7 @@ def plot_offsets(counts: Mapping[str, int]) -> Any:
     figure, axes = new_figure(5, 3.5)
     bars = axes.bar(list(counts), list(counts.values()))
     axes.bar_label(bars)
+    axes.margins(y=0.1)
     axes.set(xlabel="words a boundary is moved", ylabel="boundaries of seed spans")
     return figure
 
