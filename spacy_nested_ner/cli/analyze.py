@@ -144,31 +144,27 @@ def _of_system(
     """The pictures of the paper that a pipe comes from; none for one without pictures."""
     from spacy_nested_ner.evaluation import plots, probes
 
-    docs: List[Doc] = list(nlp.pipe(eg.predicted for eg in examples))
-    if probes.is_piqn(pipe):
+    docs: "List[Doc]" = list(nlp.pipe(eg.predicted for eg in examples))
+    doc, system = docs[chosen], probes.system_of(pipe)
+    if system == "piqn":
         use = probes.query_use(pipe, docs)
         return {
             "query_locations": plots.plot_query_locations(use, pipe.labels),
             "query_types": plots.plot_query_types(use, pipe.labels),
         }
-    if probes.is_locate_and_label(pipe):
+    if system == "locate_and_label":
         return {"offsets": plots.plot_offsets(probes.offset_counts(pipe, docs))}
-    doc = docs[chosen]
-    if probes.is_proposer_regressor(pipe):
+    if system == "proposer_regressor":
         paths = probes.refinement_paths(pipe, doc)
         count = len(paths[0].stages) if paths else 2
         names = ["proposer", *(f"layer {i}" for i in range(1, count - 1)), "entity"]
-        return {"refinement": plots.plot_paths(paths, _words(doc), names)}
-    if probes.is_diffusion(pipe):
+        return {"refinement": plots.plot_paths(paths, probes.followed_words(pipe, doc), names)}
+    if system == "diffusion":
         paths = probes.denoising_paths(pipe, doc)
         names = ["noise", *(f"step {i}" for i in range(1, pipe.cfg["steps"] + 1))]
         rows = probes.step_trade_off(nlp, pipe, examples, steps, spans)
         return {
-            "trajectory": plots.plot_paths(paths, _words(doc), names),
+            "trajectory": plots.plot_paths(paths, probes.followed_words(pipe, doc), names),
             "trade_off": plots.plot_trade_off(rows),
         }
     return {}
-
-
-def _words(doc: "Doc") -> List[str]:
-    return [token.text for token in doc]

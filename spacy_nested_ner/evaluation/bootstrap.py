@@ -64,11 +64,12 @@ def bootstrap(
 def _samples(counts: Sequence[np.ndarray], samples: int, seed: int) -> Iterator[List[np.ndarray]]:
     rng = np.random.default_rng(seed)
     docs = len(counts[0])
+    values = [each.astype(np.float64) for each in counts]
     size = max(1, CHUNK // docs)
     for first in range(0, samples, size):
         rows = min(size, samples - first)
         weights = rng.multinomial(docs, np.full(docs, 1 / docs), size=rows).astype(np.float64)
-        yield [_measures(weights, each) for each in counts]
+        yield [_measures(weights, each) for each in values]
 
 
 def _measures(weights: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -80,7 +80,8 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
 
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
-    defaults = dict(Language.get_factory_meta(factory).default_config)
+    # An instance, not the class: making one is what fills the registry of factories.
+    defaults = dict(Language().get_factory_meta(factory).default_config)
     settings = {**defaults, **block}
     return Component(name, factory, settings, _filled(settings["model"]))
 

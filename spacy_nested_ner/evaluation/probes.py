@@ -26,6 +26,12 @@ from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 from spacy_nested_ner.pipeline.component import NestedNER
 from spacy_nested_ner.pipeline.segments import cut_segments
 
+SYSTEMS = {
+    PIQN: "piqn",
+    LocateAndLabel: "locate_and_label",
+    ProposerRegressor: "proposer_regressor",
+    Diffusion: "diffusion",
+}
 OFFSETS = ("0", "1", "2", "3", "4+")
 
 
@@ -44,6 +50,11 @@ class Batch(NamedTuple):
 def nested_pipes(nlp: Language) -> Dict[str, NestedNER]:
     """The components of a pipeline that are one of the five systems, by name."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, NestedNER)}
+
+
+def system_of(pipe: NestedNER) -> Optional[str]:
+    """Which of the systems with a probe a pipe is, by the name of the module of its head."""
+    return SYSTEMS.get(type(head_of(pipe)))
 
 
 def head_of(pipe: NestedNER) -> Any:
@@ -163,12 +174,23 @@ class SpanPath:
     score: float
 
 
+def followed_words(pipe: NestedNER, doc: Doc) -> List[str]:
+    """The words of the segment that `denoising_paths` and `refinement_paths` look at."""
+    _, start, end = _first_segment(pipe, doc)[0].tolist()
+    return [token.text for token in doc[start:end]]
+
+
+def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
+    """`(1, 3)` int, see `Segments`."""
+    return cut_segments([doc], pipe.cfg["window"], pipe.cfg["stride"]).rows[:1]
+
+
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The noisy spans of the first segment of a doc that become entities, from noise to the last
     step (DiffusionNER, figure 1 and algorithm 2). Of those that meet, the one of the highest score.
     """
-    segments = cut_segments([doc], pipe.cfg["window"], pipe.cfg["stride"]).rows[:1]
-    (steps,) = trajectories(pipe.model, HeadInput([doc], segments, options=pipe.cfg))
+    segment = _first_segment(pipe, doc)
+    (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.cfg))
     last = steps[-1]
     keep = (last.label >= 0) & (last.score >= pipe.cfg["threshold"]) & last.real
     stages = torch.stack([steps[0].noisy[0], *(step.spans[0] for step in steps)]).float()
@@ -178,20 +200,15 @@ def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
 def refinement_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The proposals of the first segment of a doc that become entities, after the proposer and
     after each layer of the regressor, and what was decoded (Wen et al. 2023, table 8)."""
-    (first, *_) = _read_one(pipe, doc)
-    head: ProposerRegressor = head_of(pipe)
-    trace = head.trace(first.words, first.mask)
+    segment = _first_segment(pipe, doc)
+    rows, _ = encode(pipe.model, HeadInput([doc], segment, options=pipe.cfg), False)
+    words, mask, _ = rows.read(np.array([0]))
+    trace = head_of(pipe).trace(words, mask)
     final = trace.final
     keep = (final.score >= pipe.cfg["threshold"]) & trace.mask
     decoded = torch.stack([final.start, final.end], dim=-1)[0].to(trace.location.dtype)
     stages = torch.cat([trace.location[:, 0], decoded.unsqueeze(0)])
     return _paths(pipe, stages, keep[0], final.label[0], final.score[0])
-
-
-def _read_one(pipe: NestedNER, doc: Doc) -> List[Batch]:
-    segments = cut_segments([doc], pipe.cfg["window"], pipe.cfg["stride"]).rows[:1]
-    rows, _ = encode(pipe.model, HeadInput([doc], segments, options=pipe.cfg), False)
-    return [Batch(rows.segment[:1], *rows.read(np.array([0])))]
 
 
 def _paths(
@@ -248,23 +265,3 @@ def _settings(pipe: NestedNER, **settings: Any) -> Iterator[None]:
         yield
     finally:
         pipe.cfg.update(before)
-
-
-def is_diffusion(pipe: NestedNER) -> bool:
-    """Whether the pipe denoises spans."""
-    return isinstance(head_of(pipe), Diffusion)
-
-
-def is_piqn(pipe: NestedNER) -> bool:
-    """Whether the pipe has instance queries."""
-    return isinstance(head_of(pipe), PIQN)
-
-
-def is_locate_and_label(pipe: NestedNER) -> bool:
-    """Whether the pipe moves the boundaries of seed spans."""
-    return isinstance(head_of(pipe), LocateAndLabel)
-
-
-def is_proposer_regressor(pipe: NestedNER) -> bool:
-    """Whether the pipe refines proposals."""
-    return isinstance(head_of(pipe), ProposerRegressor)

@@ -42,8 +42,8 @@ WARM_UP = 2
 class Run:
     """A pipeline's predictions on the examples whose reference is annotated.
 
-    skipped: examples left out because their reference has no entities' key at all. seconds: spent
-    on prediction, tokens included if the pipeline made them. words: that were predicted on.
+    skipped: examples left out because their reference is not. seconds: spent on prediction, without
+    tokenisation. words: tokens that were predicted on.
     """
 
     table: EntityTable

@@ -207,3 +207,18 @@ def test_page_in_chromium(comparison, tmp_path):
     (card,) = cards(dom)
     assert "1 of 2 docs" in dom and card.count("tag dim") == 2 and card.count("tag bad dim") == 2
     assert len(cards(in_browser(path, "#min-depth=3"))) == 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_two_thousand_sentences_open_in_three_seconds(tmp_path):
+    words = [f"word{i}" for i in range(25)]
+    labels = [f"LABEL_{i}" for i in range(100)]
+    deep = [(i, 25 - i, labels[i]) for i in range(10)]  # 10 levels
+    wide = [(i, i + 2, labels[i + 20]) for i in range(0, 24, 3)]
+    many = [(i % 20, i % 20 + 1 + i % 5, label) for i, label in enumerate(labels)]
+    made = [compare(make_doc(words, s), make_doc(words, s[1:])) for s in (wide, deep, many)]
+    path = tmp_path / "page.html"
+    path.write_text(render_page([made[0], made[1]] * 1000 + made[2:], "", {}), encoding="utf8")
+    dom = in_browser(path)
+    assert "2001 of 2001 docs" in dom and len(cards(dom)) >= 30
+    assert int(re.search(r'data-ready="(\d+)"', dom)[1]) < 3000  # ms since the page was opened
