@@ -144,7 +144,7 @@ def _of_system(
     """The pictures of the paper that a pipe comes from; none for one without pictures."""
     from spacy_nested_ner.evaluation import plots, probes
 
-    docs: "List[Doc]" = list(nlp.pipe(eg.predicted for eg in examples))
+    docs: List[Doc] = list(nlp.pipe(eg.predicted for eg in examples))
     doc, system = docs[chosen], probes.system_of(pipe)
     if system == "piqn":
         use = probes.query_use(pipe, docs)

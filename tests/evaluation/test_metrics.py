@@ -98,6 +98,9 @@ def test_a_prediction_that_overlaps_several_entities_takes_the_best_match():
     table = random_table([(gold, [(0, 2, "A"), (4, 8, "B")])])
     assert metrics.partial(table) == PRF(1.5, 2, 2)
     assert metrics.type_only(table) == PRF(1, 2, 2)
+    gold = [(0, 5, "B"), (1, 2, "A"), (2, 4, "A")]
+    table = random_table([(gold, [(0, 2, "B"), (4, 6, "A")])])
+    assert metrics.partial(table) == PRF(1.0, 2, 3)
 
 
 def test_undefined_scores():
