@@ -232,8 +232,8 @@ def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]
         )
         for i, coverage in enumerate(coverages)
     ]
-    header = ("precision at coverage", *(name for name, _ in known))
-    _print_table(rows, header=header, divider=True, aligns=("l", *"r" * len(known)))
+    columns = ("precision at coverage", *(name for name, _ in known))
+    _print_table(rows, header=columns, divider=True, aligns=("l", *"r" * len(known)))
 
 
 def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:

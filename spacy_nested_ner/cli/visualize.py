@@ -60,7 +60,7 @@ def visualize_cli(
             drafts[output_path].write_text(page, encoding="utf8")
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot make the page.", str(err), exits=1)
-    msg.good(f"Page with gold and predicted entities of {len(comparisons)} docs:")
+    msg.good(f"Page with gold and predicted entities of {len(comparisons)} sentences:")
     typer.echo(str(output_path.resolve()))  # a line of its own: a long path stays whole
 
 
@@ -90,7 +90,8 @@ def predict(
             f"{', '.join(map(repr, found)) or 'none'}. Choose the key with --spans-key; gold and "
             "predicted entities have to be under the same one."
         )
-    return [compare(eg.reference, doc, spans_key) for eg, doc in zip(examples, predicted)]
+    pairs = zip(examples, predicted)
+    return [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
 
 
 def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
@@ -122,7 +123,7 @@ def _page(
     facts = {
         "components": ", ".join(nlp.pipe_names),
         **facts,
-        "docs on this page": str(len(comparisons)),
+        "sentences on this page": str(len(comparisons)),
         "made with": f"spacy_nested_ner {__version__}",
     }
     return render_page(comparisons, name, facts, scores)

@@ -98,8 +98,8 @@ def entity_table(
         words += len(text.word_starts)
     labels = tuple(sorted({row.label for row in rows}))
     index = {label: i for i, label in enumerate(labels)}
-    columns = dict(zip(_Row._fields, zip(*rows))) if rows else {name: () for name in _Row._fields}
-    columns["label"] = tuple(index[label] for label in columns["label"])
+    columns = {name: [getattr(row, name) for row in rows] for name in _Row._fields}
+    columns["label"] = [index[label] for label in columns["label"]]
     kinds = {"gold": bool, "predicted": bool, "located": bool, "fits": bool, "nested": bool}
     arrays = {
         name: np.array(values, dtype=kinds.get(name, float if name == "score" else np.int64))
@@ -164,6 +164,7 @@ class _Text:
         words = [token for token in doc if not token.is_space]
         self.word_starts = solid[np.array([t.idx for t in words], dtype=np.int64)]
         self.word_ends = solid[np.array([t.idx + len(t) for t in words], dtype=np.int64)]
+        self._starts, self._ends = set(self.word_starts.tolist()), set(self.word_ends.tolist())
         starts = [token.idx for token in doc if token.is_sent_start]
         if not doc.has_annotation("SENT_START"):
             starts = [0]
@@ -180,14 +181,7 @@ class _Text:
 
     def fits(self, start: int, end: int) -> bool:
         """Whether the span starts where a word starts and ends where one ends."""
-        first = np.searchsorted(self.word_starts, start)
-        last = np.searchsorted(self.word_ends, end)
-        return (
-            start < end
-            and first < len(self.word_starts)
-            and last < len(self.word_ends)
-            and bool(self.word_starts[first] == start and self.word_ends[last] == end)
-        )
+        return start < end and start in self._starts and end in self._ends
 
 
 def _rows(

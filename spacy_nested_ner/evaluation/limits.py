@@ -81,7 +81,7 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
     # An instance, not the class: making one is what fills the registry of factories.
-    defaults = dict(Language().get_factory_meta(factory).default_config)
+    defaults = dict(Language().get_factory_meta(factory).default_config or {})
     settings = {**defaults, **block}
     return Component(name, factory, settings, _filled(settings["model"]))
 

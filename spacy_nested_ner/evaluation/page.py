@@ -1,4 +1,4 @@
-"""One HTML page with the gold and the predicted nested spans of docs, side by side.
+"""One HTML page with the gold and the predicted nested spans of sentences, side by side.
 
 What stands on it is worked out here and goes into the page as JSON; the files in `page_files` draw
 it. The page is one file and asks for nothing from the network.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from itertools import pairwise
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -50,12 +51,18 @@ class Mark:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Gold and predicted entities of one doc."""
+    """Gold and predicted entities of one sentence.
 
-    gold_doc: Doc
-    predicted_doc: Doc
+    name: of its doc, and its number there if the doc has several. words, predicted_words: with the
+    space after them, of the two docs. direction: "ltr" or "rtl".
+    """
+
+    name: str
+    words: List[str]
+    predicted_words: List[str]
     gold: List[Mark]
     predicted: List[Mark]
+    direction: str = "ltr"
 
     @property
     def errors(self) -> int:
@@ -95,13 +102,19 @@ def _known_keys(keys: Counter) -> str:
     return f"The docs have: {known}. Choose one of these as spans key."
 
 
-def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> Comparison:
-    """Compare by characters and labels; the texts may differ in whitespace."""
+def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Comparison]:
+    """Compare by characters and labels; the texts may differ in whitespace.
+
+    RETURNS: One comparison for each sentence of the gold doc, or one in all where it has no
+        sentence boundaries. Sentences that an entity or a predicted token spans stay together.
+    """
     gold, found = _placed(gold_doc, spans_key), _placed(predicted_doc, spans_key)
     missed, wrong = gold.keys() - found.keys(), found.keys() - gold.keys()
     order = GoldOrder((start, end) for start, end, _ in gold)
 
-    def marks(entities: Dict[Entity, Tuple[Span, Optional[float]]], others: Set[Entity], none: str):
+    def marks(
+        entities: Dict[Entity, Tuple[Span, Optional[float]]], others: Set[Entity], none: str
+    ) -> List[Mark]:
         return [
             Mark(
                 span.start,
@@ -114,8 +127,50 @@ def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> Compari
             for entity, (span, score) in sorted(entities.items(), key=lambda item: item[0])
         ]
 
-    predicted = marks(found, missed, "spurious")
-    return Comparison(gold_doc, predicted_doc, marks(gold, wrong, "missed"), predicted)
+    gold_marks, predicted = marks(gold, wrong, "missed"), marks(found, missed, "spurious")
+    name = str(gold_doc.user_data.get("doc_id", ""))
+    parts = list(_parts(gold_doc, predicted_doc, [*gold, *found]))
+    return [
+        Comparison(
+            name if len(parts) == 1 else f"{name} {number}".strip(),
+            [token.text_with_ws for token in gold_doc[first:last]],
+            [token.text_with_ws for token in predicted_doc[other_first:other_last]],
+            _inside(gold_marks, first, last),
+            _inside(predicted, other_first, other_last),
+            gold_doc.vocab.writing_system.get("direction", "ltr"),
+        )
+        for number, (first, last, other_first, other_last) in enumerate(parts, start=1)
+    ]
+
+
+def _parts(
+    gold_doc: Doc, predicted_doc: Doc, entities: Sequence[Entity]
+) -> Iterator[Tuple[int, int, int, int]]:
+    """First and end token of each sentence in both docs, cut where nothing is cut through."""
+    starts, other_starts = (
+        solid_offsets(doc.text)[np.array([token.idx for token in doc], dtype=np.int64)]
+        for doc in (gold_doc, predicted_doc)
+    )
+    cuts = [0]
+    if gold_doc.has_annotation("SENT_START"):
+        crossed = np.zeros(int(starts[-1]) + 2 if len(starts) else 1, dtype=np.int64)
+        for start, end, _ in entities:
+            crossed[start + 1 : end] += 1
+        cuts += [t.i for t in gold_doc if t.is_sent_start and t.i and not crossed[starts[t.i]]]
+    other = np.searchsorted(other_starts, starts[cuts]) if len(starts) else np.zeros(1, np.int64)
+    fits = [i == 0 or other_starts[o] == starts[i] for i, o in zip(cuts, other.tolist())]
+    ends = [(i, o) for i, o, fit in zip(cuts, other.tolist(), fits) if fit]
+    for (first, low), (last, high) in pairwise([*ends, (len(gold_doc), len(predicted_doc))]):
+        yield first, last, low, high
+
+
+def _inside(marks: Sequence[Mark], first: int, last: int) -> List[Mark]:
+    """Marks of one sentence, their tokens counted from its first."""
+    return [
+        replace(mark, start=mark.start - first, end=mark.end - first)
+        for mark in marks
+        if first <= mark.start < last
+    ]
 
 
 def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float]]]:
@@ -154,7 +209,7 @@ def render_page(
 ) -> str:
     """The page as HTML.
 
-    comparisons: one per doc shown. title: heading, such as the name of the pipeline.
+    comparisons: one per sentence shown. title: heading, such as the name of the pipeline.
     facts: name and value of what stands below the heading.
     corpus_scores: "p", "r" and "f" (0 to 1, or None) of a whole evaluation set, if known.
     """
@@ -197,15 +252,12 @@ def _doc(comparison: Comparison, index: Mapping[str, int]) -> Dict[str, Any]:
             [m.start, m.end, index[m.label], KINDS.index(m.kind), m.depth, m.score] for m in marks
         ]
 
-    gold_words, words = (
-        [token.text_with_ws for token in doc]
-        for doc in (comparison.gold_doc, comparison.predicted_doc)
-    )
+    words = comparison.words
     return {
-        "id": str(comparison.gold_doc.user_data.get("doc_id", "")),
-        "dir": comparison.gold_doc.vocab.writing_system.get("direction", "ltr"),
-        "words": gold_words,
-        "found_words": None if words == gold_words else words,
+        "id": comparison.name,
+        "dir": comparison.direction,
+        "words": words,
+        "found_words": None if comparison.predicted_words == words else comparison.predicted_words,
         "gold": spans(comparison.gold),
         "found": spans(comparison.predicted),
         **_score(comparison.gold, comparison.predicted),

@@ -105,8 +105,8 @@ def query_use(pipe: NestedNER, docs: Sequence[Doc]) -> QueryUse:
     parts: List[Tuple[np.ndarray, ...]] = []
     from_words = False
     for batch in _read(pipe, docs):
-        words, queries, asked = head.encode(batch.words, batch.mask, batch.queries)
-        answers = head.answer(words[-1], queries[-1], batch.mask, asked)
+        words, asking, asked = head.encode(batch.words, batch.mask, batch.queries)
+        answers = head.answer(words[-1], asking[-1], batch.mask, asked)
         left, start = head.probability(answers.left).max(dim=-1)
         right, end = head.probability(answers.right).max(dim=-1)
         label_p, label = answers.labels.softmax(-1).max(dim=-1)
@@ -126,8 +126,9 @@ def query_use(pipe: NestedNER, docs: Sequence[Doc]) -> QueryUse:
             location = (centre + 0.5) / lengths[row]
             number = query
         parts.append(tuple(t.cpu().numpy() for t in (number, location, label[row, query] - 1)))
-    columns = [np.concatenate(column) for column in zip(*parts)] or [np.zeros(0, np.int64)] * 3
-    return QueryUse(*columns, from_words=from_words)
+    none = np.zeros(0, dtype=np.int64)
+    queries, locations, labels = map(np.concatenate, zip(*parts or [(none, none, none)]))
+    return QueryUse(queries, locations, labels, from_words)
 
 
 # Locate and Label

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import spacy
+import torch
 from evaluated import NLP, make_doc
 from spacy.tokens import Doc, Span
 from spacy.training import Example
@@ -212,3 +213,25 @@ def test_numbers_agree_with_the_installed_settings():
     component = next(c for c in default_components() if c.factory == "diffusion_ner")
     _, prediction = limits(component)
     assert prediction.settings == {k: pipe.cfg[k] for k in ("n_spans", "spans_per_word")}
+
+
+def test_limits_are_those_of_the_heads():
+    """As many queries, noisy spans and proposals as the heads make for sentences of each length."""
+    from spacy_nested_ner.heads.diffusion import span_counts
+    from spacy_nested_ner.layers.rounds import word_rounds
+
+    lengths = torch.arange(1, 40)
+    mask = torch.arange(40) < lengths.unsqueeze(1)
+    for component in default_components():
+        model = component.model
+        for limit in limits(component):
+            if limit.entities is None:
+                continue
+            if limit.what == "queries":
+                made = word_rounds(mask, model["queries_per_word"], model["min_queries"])[0].sum(1)
+            elif limit.what == "proposals":
+                made = word_rounds(mask, 1, model["min_proposals"])[0].sum(1)
+            else:
+                settings = limit.settings
+                made = span_counts(lengths, settings["n_spans"], settings["spans_per_word"])
+            assert [limit.entities(n) for n in lengths.tolist()] == made.tolist()

@@ -4,10 +4,13 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from evaluated import NLP, make_doc
+from evaluated import NLP, make_doc, spans
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -50,9 +53,14 @@ class Reading(HTMLParser):
             self.data += data
 
 
+def compare_one(gold: Doc, found: Doc):
+    (comparison,) = compare(gold, found)
+    return comparison
+
+
 @pytest.fixture
 def comparison():
-    return compare(make_doc(WORDS, GOLD), make_doc(WORDS, FOUND, [0.9375, 0.625]))
+    return compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, FOUND, [0.9375, 0.625]))
 
 
 def test_compare(comparison):
@@ -78,13 +86,15 @@ def test_compare(comparison):
     ],
 )
 def test_kinds_of_errors(gold, found, kinds):
-    compared = compare(make_doc(WORDS, gold), make_doc(WORDS, found))
+    compared = compare_one(make_doc(WORDS, gold), make_doc(WORDS, found))
     assert (compared.gold[0].kind, compared.predicted[0].kind) == kinds
 
 
 def test_errors_are_compared_with_errors_only():
     """The outer entity was found: what overlaps it alone is spurious."""
-    compared = compare(make_doc(WORDS, [(0, 4, "A")]), make_doc(WORDS, [(0, 4, "A"), (1, 2, "A")]))
+    compared = compare_one(
+        make_doc(WORDS, [(0, 4, "A")]), make_doc(WORDS, [(0, 4, "A"), (1, 2, "A")])
+    )
     kinds = {(m.start, m.end): m.kind for m in compared.predicted}
     assert kinds == {(0, 4): "right", (1, 2): "spurious"}
 
@@ -94,14 +104,57 @@ def test_other_tokens_of_the_same_text():
     gold.spans["sc"] = [Span(gold, 0, 2, "DNA"), Span(gold, 0, 1, "protein")]
     found = Doc(NLP.vocab, words=["IL", "-", "2", "gene"], spaces=[False, False, True, False])
     found.spans["sc"] = [Span(found, 0, 4, "DNA"), Span(found, 2, 3, "protein")]
-    compared = compare(gold, found)
+    compared = compare_one(gold, found)
     assert [m.kind for m in compared.predicted] == ["right", "wrong boundary"]
     (doc,) = page_data([compared], {})["docs"]
     assert doc["words"] == ["IL-2 ", "gene"] and doc["found_words"] == ["IL", "-", "2 ", "gene"]
 
 
+def test_a_doc_is_cut_into_sentences_where_nothing_is_cut_through():
+    words = ["a", "b", "c", "d", "e", "f"]
+    starts = [True, False, True, True, True, False]
+    found = Doc(NLP.vocab, words=["a", "b", "c", "de", "f"], spaces=[True, True, True, True, False])
+    gold = Doc(NLP.vocab, words=words, spaces=[True, True, True, False, True, False])
+    for token, start in zip(gold, starts):
+        token.is_sent_start = start
+    gold.spans["sc"] = [Span(gold, 0, 1, "A"), Span(gold, 4, 6, "A")]
+    gold.user_data["doc_id"] = "doc"
+    found.spans["sc"] = [Span(found, 0, 1, "A"), Span(found, 4, 5, "A")]
+    first, second, third = compare(gold, found)  # the token "de" holds the last two together
+    assert [c.name for c in (first, second, third)] == ["doc 1", "doc 2", "doc 3"]
+    assert [c.words for c in (first, second, third)] == [["a ", "b "], ["c "], ["d", "e ", "f"]]
+    assert third.predicted_words == ["de ", "f"]
+    assert first.gold == [Mark(0, 1, "A", "right", 1)] and not second.gold
+    assert third.gold == [Mark(1, 3, "A", "wrong boundary", 1)]
+    assert third.predicted == [Mark(1, 2, "A", "wrong boundary", 2)]
+    found.spans["sc"] = [Span(found, 1, 3, "A")]  # spans the first two sentences
+    assert [len(c.words) for c in compare(gold, found)] == [3, 3]
+
+
+@settings(max_examples=40, deadline=None)
+@given(spans(), spans(), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_sentences_hold_what_the_doc_holds(gold, found, starts):
+    words = [f"w{i}" for i in range(8)]
+    whole = compare_one(make_doc(words, gold), make_doc(words, found))
+    cut = make_doc(words, gold)
+    for token, start in zip(cut, [True, *starts[1:]]):
+        token.is_sent_start = start
+    parts = compare(cut, make_doc(words, found))
+    assert [word for part in parts for word in part.words] == whole.words
+    for side in ("gold", "predicted"):
+        marks, first = [], 0
+        for part in parts:
+            moved = [
+                replace(m, start=m.start + first, end=m.end + first) for m in getattr(part, side)
+            ]
+            assert all(m.start >= 0 and m.end <= len(part.words) for m in getattr(part, side))
+            marks += moved
+            first += len(part.words)
+        assert marks == getattr(whole, side)
+
+
 def test_data_of_the_page(comparison):
-    perfect = compare(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD))
+    perfect = compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD))
     data = page_data([comparison, perfect], {"data": "dev"}, {"p": 0.5, "r": 0.75, "f": None})
     assert data["labels"] == ["DNA", "RNA", "cell_type", "protein"]
     first = data["docs"][0]
@@ -123,7 +176,7 @@ def test_page_is_one_file_that_what_it_shows_cannot_change():
     evil = "</script><script>alert('&\"')</script><!--"
     doc = make_doc([evil, "x"], [(0, 1, "A"), (0, 2, evil)])
     doc.user_data["doc_id"] = evil
-    html = render_page([compare(doc, doc)], evil, {evil: evil})
+    html = render_page(compare(doc, doc), evil, {evil: evil})
     page = Reading(html)
     assert page.tags.count("script") == 2 and not page.loads
     assert not re.search(r"https?://|@import|url\(", html)
@@ -186,7 +239,7 @@ document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));</s
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_page_in_chromium(comparison, tmp_path):
-    perfect = compare(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD))
+    perfect = compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD))
     html = render_page([perfect, comparison], "pipe", {"data": "dev.spacy"})
     path = tmp_path / "page.html"
     path.write_text(
@@ -201,11 +254,13 @@ def test_page_in_chromium(comparison, tmp_path):
     tip = re.search(r'<div id="tip"[^>]*>([^<]*)', dom)[1]
     assert tip == "Gold: cell_type · “T cells” · missed · 2 words, depth 1"
     assert "Predicted: RNA · “IL-2” · wrong label · score 0.625 · 1 word, depth 2" in first
-    assert "2 of 2 docs" in dom and "dev.spacy" in dom
+    assert "2 of 2 sentences" in dom and "dev.spacy" in dom
 
     dom = in_browser(path, "#label=RNA&kind=error")
     (card,) = cards(dom)
-    assert "1 of 2 docs" in dom and card.count("tag dim") == 2 and card.count("tag bad dim") == 2
+    assert (
+        "1 of 2 sentences" in dom and card.count("tag dim") == 2 and card.count("tag bad dim") == 2
+    )
     assert len(cards(in_browser(path, "#min-depth=3"))) == 0
 
 
@@ -216,9 +271,9 @@ def test_two_thousand_sentences_open_in_three_seconds(tmp_path):
     deep = [(i, 25 - i, labels[i]) for i in range(10)]  # 10 levels
     wide = [(i, i + 2, labels[i + 20]) for i in range(0, 24, 3)]
     many = [(i % 20, i % 20 + 1 + i % 5, label) for i, label in enumerate(labels)]
-    made = [compare(make_doc(words, s), make_doc(words, s[1:])) for s in (wide, deep, many)]
+    made = [compare_one(make_doc(words, s), make_doc(words, s[1:])) for s in (wide, deep, many)]
     path = tmp_path / "page.html"
     path.write_text(render_page([made[0], made[1]] * 1000 + made[2:], "", {}), encoding="utf8")
     dom = in_browser(path)
-    assert "2001 of 2001 docs" in dom and len(cards(dom)) >= 30
+    assert "2001 of 2001 sentences" in dom and len(cards(dom)) >= 30
     assert int(re.search(r'data-ready="(\d+)"', dom)[1]) < 3000  # ms since the page was opened

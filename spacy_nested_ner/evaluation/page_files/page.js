@@ -134,7 +134,7 @@
     current = span = -1;
     byId("tip").hidden = true;
     byId("docs").replaceChildren();
-    byId("count").textContent = `${shown.length} of ${data.docs.length} docs`;
+    byId("count").textContent = `${shown.length} of ${data.docs.length} sentences`;
     byId("label-count").textContent = `${on.filter(Boolean).length} of ${on.length}`;
     remember();
     more();
