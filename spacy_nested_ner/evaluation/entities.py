@@ -165,9 +165,9 @@ class _Text:
         self.word_starts = solid[np.array([t.idx for t in words], dtype=np.int64)]
         self.word_ends = solid[np.array([t.idx + len(t) for t in words], dtype=np.int64)]
         self._starts, self._ends = set(self.word_starts.tolist()), set(self.word_ends.tolist())
-        starts = [token.idx for token in doc if token.is_sent_start]
-        if not doc.has_annotation("SENT_START"):
-            starts = [0]
+        starts = [0]
+        if doc.has_annotation("SENT_START"):
+            starts += [token.idx for token in doc if token.i and token.is_sent_start]
         self.sentence_starts = solid[np.array(starts, dtype=np.int64)]
 
     def sentence(self, start: int) -> int:

@@ -64,11 +64,6 @@ class Comparison:
     predicted: List[Mark]
     direction: str = "ltr"
 
-    @property
-    def errors(self) -> int:
-        """Wrong predictions and gold entities that were not found."""
-        return sum(mark.kind != "right" for mark in [*self.gold, *self.predicted])
-
 
 def choose_examples(
     examples: Iterable[Example], limit: int, spans_key: str = "sc", seed: int = 0
