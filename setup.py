@@ -8,6 +8,7 @@ HERE = Path(__file__).parent
 ABOUT: dict = {}
 exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
+PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
 DEV = ["pytest>=8.0", "setuptools>=70.1", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
 
@@ -20,7 +21,10 @@ setup(
     license="MIT",
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
-    package_data={"spacy_nested_ner": ["py.typed", "questions/*.json"]},
+    package_data={
+        "spacy_nested_ner": ["py.typed", "questions/*.json"],
+        "spacy_nested_ner.evaluation": ["page_files/*"],
+    },
     install_requires=[
         "spacy>=3.8.0,<3.9.0",
         "thinc>=8.3.4,<8.4.0",
@@ -34,7 +38,11 @@ setup(
         "typer>=0.9.0,<1.0.0",
         "wasabi>=0.9.1,<1.2.0",
     ],
-    extras_require={"transformers": TRANSFORMERS, "dev": DEV + TRANSFORMERS},
+    extras_require={
+        "transformers": TRANSFORMERS,
+        "plots": PLOTS,
+        "dev": DEV + TRANSFORMERS + PLOTS,
+    },
     entry_points={
         "spacy_factories": [
             "diffusion_ner = spacy_nested_ner.pipeline.factories:make_diffusion_ner",

@@ -8,16 +8,22 @@ from __future__ import annotations
 import typer
 from spacy.cli._util import app
 
+from spacy_nested_ner.cli.analyze import analyze_cli
 from spacy_nested_ner.cli.convert import convert_cli
+from spacy_nested_ner.cli.evaluate import evaluate_cli
+from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
 nested_ner_cli = typer.Typer(
     name="nested-ner",
-    help="Corpora and pages for nested named entities.",
+    help="Corpora, numbers and pages for nested named entities.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+nested_ner_cli.command("analyze")(analyze_cli)
 nested_ner_cli.command("convert")(convert_cli)
+nested_ner_cli.command("evaluate")(evaluate_cli)
+nested_ner_cli.command("inspect")(inspect_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+
 if TYPE_CHECKING:
     from spacy.language import Language
 
@@ -20,7 +22,7 @@ ModelArg = Annotated[
 DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
-LimitOpt = Annotated[int, typer.Option(min=1, help="How many docs to show")]
+LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
 ScoresOpt = Annotated[
     Optional[Path],
@@ -34,14 +36,15 @@ def visualize_cli(
     data_path: DataArg,
     output_path: OutputArg,
     spans_key: SpansKeyOpt = "sc",
-    limit: LimitOpt = 20,
+    limit: LimitOpt = 2000,
     seed: SeedOpt = 0,
     scores_path: ScoresOpt = None,
     gpu_id: GpuOpt = -1,
 ) -> None:
-    """Write one HTML page with gold and predicted nested entities, one above the other.
+    """Write one HTML page with gold and predicted nested entities side by side, errors first.
 
-    Shows docs with nested gold entities first.
+    The page filters by label, kind of error, length and depth. Of more docs than --limit, those
+    with nested gold entities are chosen first.
     """
     from spacy.cli._util import setup_gpu
 
@@ -57,22 +60,8 @@ def visualize_cli(
             drafts[output_path].write_text(page, encoding="utf8")
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot make the page.", str(err), exits=1)
-    msg.good(f"Page with gold and predicted entities of {len(comparisons)} docs:")
+    msg.good(f"Page with gold and predicted entities of {len(comparisons)} sentences:")
     typer.echo(str(output_path.resolve()))  # a line of its own: a long path stays whole
-
-
-def load_pipeline(model: str) -> "Language":
-    """Load a pipeline from a folder or a package.
-
-    Raises ValueError that names the folder if there is none.
-    """
-    import spacy
-
-    try:
-        return spacy.load(model)
-    except OSError as err:
-        remedy = "Give the folder that `spacy train` wrote, such as model-best."
-        raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
 
 
 def predict(
@@ -87,8 +76,9 @@ def predict(
 
     from spacy_nested_ner.evaluation.page import choose_examples, compare
 
+    gold = read_examples(nlp, data_path)
     try:
-        examples = choose_examples(_examples(nlp, data_path), limit, spans_key, seed)
+        examples = choose_examples(gold, limit, spans_key, seed)
     except ValueError as err:
         raise ValueError(f"{data_path}: {err}") from err
     docs = nlp.pipe(example.predicted for example in examples)
@@ -100,7 +90,8 @@ def predict(
             f"{', '.join(map(repr, found)) or 'none'}. Choose the key with --spans-key; gold and "
             "predicted entities have to be under the same one."
         )
-    return [compare(eg.reference, doc, spans_key) for eg, doc in zip(examples, predicted)]
+    pairs = zip(examples, predicted)
+    return [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
 
 
 def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
@@ -119,24 +110,6 @@ def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
     raise ValueError(f"{path}: has neither nested_f nor spans_{spans_key}_f. Evaluate again.")
 
 
-def _examples(nlp: "Language", data_path: Path) -> List:
-    """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
-
-    Raises ValueError if the file is missing or is no DocBin.
-    """
-    from spacy.training import Corpus
-
-    if not data_path.is_file():
-        raise ValueError("no such file. Expected gold data in a .spacy file.")
-    if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
-        raise ValueError("is not a .spacy file. Convert the corpus first.")
-    try:
-        return list(Corpus(data_path)(nlp))
-    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
-        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
-        raise ValueError(f"{problem} ({err})") from err
-
-
 def _page(
     nlp: "Language",
     comparisons: "List[Comparison]",
@@ -150,7 +123,7 @@ def _page(
     facts = {
         "components": ", ".join(nlp.pipe_names),
         **facts,
-        "docs on this page": str(len(comparisons)),
+        "sentences on this page": str(len(comparisons)),
         "made with": f"spacy_nested_ner {__version__}",
     }
     return render_page(comparisons, name, facts, scores)

@@ -1,105 +1,199 @@
-"""One HTML page with the gold and the predicted nested spans of some docs, one above the other.
+"""One HTML page with the gold and the predicted nested spans of sentences, side by side.
 
-The spans are drawn by displaCy (style "span"); what goes into them is escaped here where displaCy
-does not (labels). The page needs no network and no script.
+What stands on it is worked out here and goes into the page as JSON; the files in `page_files` draw
+it. The page is one file and asks for nothing from the network.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from html import escape
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from spacy import displacy
-from spacy.scorer import PRFScore
-from spacy.tokens import Doc
+import numpy as np
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.corpora.statistics import nesting
+from spacy_nested_ner.evaluation.entities import Entity, GoldOrder, solid_offsets, span_scores
+from spacy_nested_ner.evaluation.metrics import PRF
 
-_NONE = "&ndash;"
-
-Entity = Tuple[int, int, str]
-"""First character, character after the last, label."""
-
-PALETTE = (
-    "#8ecdf5",
-    "#ffc46b",
-    "#d3b3f7",
-    "#9fdc8c",
-    "#ff9f9f",
-    "#f2e05e",
-    "#7fe0d0",
-    "#f7a8dc",
-    "#c9b79c",
-    "#a9b8ff",
+KINDS = (
+    "right",
+    "wrong label",
+    "wrong boundary",
+    "wrong label and boundary",
+    "spurious",
+    "missed",
 )
+"""right; wrong label on the span of a missed gold entity; right label on a span that overlaps one;
+neither, but overlapping one; a prediction that overlaps none; a gold entity that no wrong
+prediction overlaps. Gold entities that were not found have the kind of their best prediction."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Mark:
+    """A span to be drawn. start, end: tokens of its doc, end exclusive. kind: one of `KINDS`.
+    depth: in the gold annotation, 1 is outermost. score: None where the pipeline gives none."""
+
+    start: int
+    end: int
+    label: str
+    kind: str
+    depth: int
+    score: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Gold and predicted entities of one doc, with what the page says about them.
+    """Gold and predicted entities of one sentence.
 
-    scores: confidence of each predicted entity, empty if the pipeline gives none.
+    name: of its doc, and its number there if the doc has several. words, predicted_words: with the
+    space after them, of the two docs. direction: "ltr" or "rtl".
     """
 
-    gold_doc: Doc
-    predicted_doc: Doc
-    gold: Set[Entity]
-    predicted: Set[Entity]
-    scores: Dict[Entity, float] = field(default_factory=dict)
-
-    @property
-    def right(self) -> Set[Entity]:
-        """Predicted entities with the span and label of a gold entity."""
-        return self.gold & self.predicted
-
-    @property
-    def wrong(self) -> Set[Entity]:
-        """Predicted entities that are not gold."""
-        return self.predicted - self.gold
-
-    @property
-    def missed(self) -> Set[Entity]:
-        """Gold entities that were not predicted."""
-        return self.gold - self.predicted
+    name: str
+    words: List[str]
+    predicted_words: List[str]
+    gold: List[Mark]
+    predicted: List[Mark]
+    direction: str = "ltr"
 
 
 def choose_examples(
     examples: Iterable[Example], limit: int, spans_key: str = "sc", seed: int = 0
 ) -> List[Example]:
-    """At most `limit` examples with gold entities, in their order: drawn at random (`seed`) from
-    those with nested entities, then, if these are too few, from the others.
+    """At most `limit` annotated examples, in their order: all if these are so few; else drawn at
+    random (`seed`) from those with nested entities, then from those with others, then the rest.
 
     Raises ValueError if there are no gold entities under `spans_key`, and says under which keys
     there are some.
     """
-    nested: List[Tuple[int, Example]] = []
-    flat: List[Tuple[int, Example]] = []
+    groups: Tuple[List[Tuple[int, Example]], ...] = ([], [], [])
     keys: Counter = Counter()
     for i, example in enumerate(examples):
         keys.update({key: len(group) for key, group in example.reference.spans.items()})
-        spans = [(s.start, s.end) for s in example.reference.spans.get(spans_key, [])]
-        if spans:
-            (nested if nesting(spans).nested else flat).append((i, example))
-    if not nested and not flat:
+        if spans_key in example.reference.spans:
+            spans = [(s.start, s.end) for s in example.reference.spans[spans_key]]
+            groups[0 if nesting(spans).nested else 1 if spans else 2].append((i, example))
+    if not groups[0] and not groups[1]:
         raise ValueError(f"No gold entities under spans key {spans_key!r}. {_known_keys(keys)}")
     rng = random.Random(seed)
-    chosen = rng.sample(nested, min(limit, len(nested)))
-    chosen += rng.sample(flat, min(limit - len(chosen), len(flat)))
+    chosen: List[Tuple[int, Example]] = []
+    for group in groups:
+        chosen += rng.sample(group, min(limit - len(chosen), len(group)))
     return [example for _, example in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> Comparison:
-    """Compare by characters and labels; both docs have the same text."""
-    group = predicted_doc.spans.get(spans_key, [])
-    values = getattr(group, "attrs", {}).get("scores", [])
-    entities = [_entity(span) for span in group]
-    scores = dict(zip(entities, map(float, values))) if len(values) == len(entities) else {}
-    gold = {_entity(span) for span in gold_doc.spans.get(spans_key, [])}
-    return Comparison(gold_doc, predicted_doc, gold, set(entities), scores)
+def _known_keys(keys: Counter) -> str:
+    if not keys:
+        return "The docs have no span groups at all: gold data is needed."
+    known = ", ".join(f"{key!r} ({count} spans)" for key, count in keys.most_common())
+    return f"The docs have: {known}. Choose one of these as spans key."
+
+
+def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Comparison]:
+    """Compare by characters and labels; the texts may differ in whitespace.
+
+    RETURNS: One comparison for each sentence of the gold doc, or one in all where it has no
+        sentence boundaries. Sentences that an entity or a predicted token spans stay together.
+    """
+    gold, found = _placed(gold_doc, spans_key), _placed(predicted_doc, spans_key)
+    missed, wrong = gold.keys() - found.keys(), found.keys() - gold.keys()
+    order = GoldOrder((start, end) for start, end, _ in gold)
+
+    def marks(
+        entities: Dict[Entity, Tuple[Span, Optional[float]]], others: Set[Entity], none: str
+    ) -> List[Mark]:
+        return [
+            Mark(
+                span.start,
+                span.end,
+                span.label_,
+                _kind(entity, others, none) if entity in missed | wrong else "right",
+                order.place(*entity[:2])[0],
+                score,
+            )
+            for entity, (span, score) in sorted(entities.items(), key=lambda item: item[0])
+        ]
+
+    gold_marks, predicted = marks(gold, wrong, "missed"), marks(found, missed, "spurious")
+    name = str(gold_doc.user_data.get("doc_id", ""))
+    parts = list(_parts(gold_doc, predicted_doc, [*gold, *found]))
+    return [
+        Comparison(
+            name if len(parts) == 1 else f"{name} {number}".strip(),
+            [token.text_with_ws for token in gold_doc[first:last]],
+            [token.text_with_ws for token in predicted_doc[other_first:other_last]],
+            _inside(gold_marks, first, last),
+            _inside(predicted, other_first, other_last),
+            gold_doc.vocab.writing_system.get("direction", "ltr"),
+        )
+        for number, (first, last, other_first, other_last) in enumerate(parts, start=1)
+    ]
+
+
+def _parts(
+    gold_doc: Doc, predicted_doc: Doc, entities: Sequence[Entity]
+) -> Iterator[Tuple[int, int, int, int]]:
+    """First and end token of each sentence in both docs, cut where nothing is cut through."""
+    starts, other_starts = (
+        solid_offsets(doc.text)[np.array([token.idx for token in doc], dtype=np.int64)]
+        for doc in (gold_doc, predicted_doc)
+    )
+    cuts = [0]
+    if gold_doc.has_annotation("SENT_START"):
+        crossed = np.zeros(int(starts[-1]) + 2 if len(starts) else 1, dtype=np.int64)
+        for start, end, _ in entities:
+            crossed[start + 1 : end] += 1
+        cuts += [t.i for t in gold_doc if t.is_sent_start and t.i and not crossed[starts[t.i]]]
+    other = np.searchsorted(other_starts, starts[cuts]) if len(starts) else np.zeros(1, np.int64)
+    fits = [i == 0 or other_starts[o] == starts[i] for i, o in zip(cuts, other.tolist())]
+    ends = [(i, o) for i, o, fit in zip(cuts, other.tolist(), fits) if fit]
+    for (first, low), (last, high) in pairwise([*ends, (len(gold_doc), len(predicted_doc))]):
+        yield first, last, low, high
+
+
+def _inside(marks: Sequence[Mark], first: int, last: int) -> List[Mark]:
+    """Marks of one sentence, their tokens counted from its first."""
+    return [
+        replace(mark, start=mark.start - first, end=mark.end - first)
+        for mark in marks
+        if first <= mark.start < last
+    ]
+
+
+def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float]]]:
+    """Spans by their characters without whitespace, with their scores."""
+    solid = solid_offsets(doc.text)
+    spans = list(doc.spans.get(spans_key, []))
+    scores = span_scores(doc, spans_key) if spans else np.zeros(0)
+    return {
+        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_): (
+            span,
+            None if np.isnan(score) else round(float(score), 4),
+        )
+        for span, score in zip(spans, scores.tolist())
+    }
+
+
+def _kind(entity: Entity, others: Set[Entity], none: str) -> str:
+    """How an error compares with the errors of the other side."""
+    start, end, label = entity
+    near = [other for other in others if other[0] < end and start < other[1]]
+    if any(other[:2] == (start, end) for other in near):
+        return "wrong label"
+    if any(other[2] == label for other in near):
+        return "wrong boundary"
+    return "wrong label and boundary" if near else none
+
+
+# The page
 
 
 def render_page(
@@ -110,300 +204,85 @@ def render_page(
 ) -> str:
     """The page as HTML.
 
-    comparisons: one per doc shown. title: heading, such as the name of the pipeline.
+    comparisons: one per sentence shown. title: heading, such as the name of the pipeline.
     facts: name and value of what stands below the heading.
     corpus_scores: "p", "r" and "f" (0 to 1, or None) of a whole evaluation set, if known.
     """
-    labels = sorted({label for c in comparisons for _, _, label in c.gold | c.predicted})
-    colors = {label: _color(i) for i, label in enumerate(labels)}
-    cards = "\n".join(_card(i, c, colors) for i, c in enumerate(comparisons, start=1))
-    return _PAGE.format(
-        title=escape(title),
-        facts="".join(_fact(name, value) for name, value in facts.items()),
-        scores=_score_table(comparisons, labels, colors, corpus_scores or {}),
-        cards=cards,
-        style=_STYLE,
-    )
+    data = page_data(comparisons, facts, corpus_scores)
+    # No "<" in the JSON: whatever a text holds, it cannot end the script element it stands in.
+    content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = {
+        "TITLE": escape(title),
+        "STYLE": _page_file("page.css"),
+        "SCRIPT": _page_file("page.js"),
+        "DATA": content,
+    }
+    pieces = _page_file("page.html").split("@@")
+    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
 
-def _known_keys(keys: Counter) -> str:
-    if not keys:
-        return "The docs have no span groups at all: gold data is needed."
-    known = ", ".join(f"{key!r} ({count} spans)" for key, count in keys.most_common())
-    return f"The docs have: {known}. Choose one of these as spans key."
-
-
-def _entity(span: Any) -> Entity:
-    return span.start_char, span.end_char, span.label_
-
-
-def _color(index: int) -> str:
-    """Light colours, black text is readable on all of them; past the palette by golden angle."""
-    if index < len(PALETTE):
-        return PALETTE[index]
-    return f"hsl({round(index * 137.508) % 360} 75% 75%)"
-
-
-def _fact(name: str, value: str) -> str:
-    return f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
-
-
-# Scores
-
-
-def _score_table(
+def page_data(
     comparisons: Sequence[Comparison],
-    labels: Sequence[str],
-    colors: Mapping[str, str],
-    corpus_scores: Mapping[str, Optional[float]],
-) -> str:
-    rows = []
-    if corpus_scores:
-        cells = "".join(f"<td>{_percent(corpus_scores.get(key))}</td>" for key in "prf")
-        rows.append(f"<tr><th scope=row>whole evaluation set</th>{cells}<td></td></tr>")
-    rows.append(_score_row("this page, all labels", comparisons, labels))
-    for label in labels:
-        rows.append(_score_row(_key(label, colors), comparisons, [label]))
-    return "\n".join(rows)
+    facts: Mapping[str, str],
+    corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
+) -> Dict[str, Any]:
+    """What the page draws, as plain values. Labels and kinds of spans are indices."""
+    marks = [mark for each in comparisons for mark in [*each.gold, *each.predicted]]
+    labels = sorted({mark.label for mark in marks})
+    index = {label: i for i, label in enumerate(labels)}
+    corpus = {part: _percent(corpus_scores.get(part)) for part in "prf"} if corpus_scores else None
+    return {
+        "facts": dict(facts),
+        "corpus": corpus,
+        "labels": labels,
+        "kinds": KINDS,
+        "scores": [_score_row(comparisons, None), *(_score_row(comparisons, x) for x in labels)],
+        "docs": [_doc(each, index) for each in comparisons],
+    }
 
 
-def _score_row(name: str, comparisons: Sequence[Comparison], labels: Sequence[str]) -> str:
-    score, n_gold = PRFScore(), 0
-    for comparison in comparisons:
-        gold = {entity for entity in comparison.gold if entity[2] in labels}
-        predicted = {entity for entity in comparison.predicted if entity[2] in labels}
-        score.score_set(predicted, gold)
-        n_gold += len(gold)
-    cells = "".join(f"<td>{value}</td>" for value in _prf(score))
-    return f"<tr><th scope=row>{name}</th>{cells}<td>{n_gold}</td></tr>"
+def _doc(comparison: Comparison, index: Mapping[str, int]) -> Dict[str, Any]:
+    def spans(marks: Sequence[Mark]) -> List[List[Any]]:
+        return [
+            [m.start, m.end, index[m.label], KINDS.index(m.kind), m.depth, m.score] for m in marks
+        ]
+
+    words = comparison.words
+    return {
+        "id": comparison.name,
+        "dir": comparison.direction,
+        "words": words,
+        "found_words": None if comparison.predicted_words == words else comparison.predicted_words,
+        "gold": spans(comparison.gold),
+        "found": spans(comparison.predicted),
+        **_score(comparison.gold, comparison.predicted),
+    }
 
 
-def _prf(score: PRFScore) -> Tuple[str, str, str]:
-    """Precision, recall, F in percent; a dash where nothing was predicted or nothing is gold."""
-    precision = score.precision if score.tp + score.fp else None
-    recall = score.recall if score.tp + score.fn else None
-    return _percent(precision), _percent(recall), _percent(score.fscore)
+def _score_row(comparisons: Sequence[Comparison], label: Optional[str]) -> Dict[str, Any]:
+    def of_label(marks: Sequence[Mark]) -> List[Mark]:
+        return [mark for mark in marks if label is None or mark.label == label]
+
+    gold = of_label([mark for each in comparisons for mark in each.gold])
+    return _score(gold, of_label([mark for each in comparisons for mark in each.predicted]))
+
+
+def _score(gold: Sequence[Mark], predicted: Sequence[Mark]) -> Dict[str, Any]:
+    right = sum(mark.kind == "right" for mark in predicted)
+    score = PRF(right, len(predicted), len(gold))
+    return {
+        "p": _percent(score.precision),
+        "r": _percent(score.recall),
+        "f": _percent(score.f),
+        "n_right": right,
+        "n_found": len(predicted),
+        "n_gold": len(gold),
+    }
 
 
 def _percent(value: Optional[float]) -> str:
-    return _NONE if value is None else f"{100 * value:.1f}"
+    return "\N{EN DASH}" if value is None else f"{100 * value:.1f}"
 
 
-# One doc
-
-
-def _card(number: int, comparison: Comparison, colors: Mapping[str, str]) -> str:
-    score = PRFScore()
-    score.score_set(comparison.predicted, comparison.gold)
-    precision, recall, fscore = _prf(score)
-    doc_id = comparison.gold_doc.user_data.get("doc_id", "")
-    return _CARD.format(
-        number=number,
-        doc_id=escape(str(doc_id)),
-        verdict=_verdict(comparison),
-        scores=f"P {precision} · R {recall} · F {fscore}",
-        gold=_draw(comparison.gold_doc, comparison.gold, colors, _mark_gold(comparison)),
-        predicted=_draw(
-            comparison.predicted_doc, comparison.predicted, colors, _mark_predicted(comparison)
-        ),
-        missed=_missed(comparison, colors),
-        details=_details(comparison, colors),
-    )
-
-
-def _verdict(comparison: Comparison) -> str:
-    parts = [f"{len(comparison.right)} of {len(comparison.gold)} found"]
-    if comparison.wrong:
-        parts.append(f"{len(comparison.wrong)} wrong")
-    return ", ".join(parts)
-
-
-def _mark_gold(comparison: Comparison) -> Dict[Entity, str]:
-    return dict.fromkeys(comparison.gold, "")
-
-
-def _mark_predicted(comparison: Comparison) -> Dict[Entity, str]:
-    return {entity: "✓" if entity in comparison.right else "✗" for entity in comparison.predicted}
-
-
-def _missed(comparison: Comparison, colors: Mapping[str, str]) -> str:
-    if not comparison.missed:
-        return ""
-    items = "".join(
-        f"<li>{_key(label, colors)} {escape(comparison.gold_doc.text[start:end])}</li>"
-        for start, end, label in sorted(comparison.missed)
-    )
-    return f'<div class="missed"><h3>Missed</h3><ul>{items}</ul></div>'
-
-
-def _details(comparison: Comparison, colors: Mapping[str, str]) -> str:
-    """Every predicted entity with its score, folded away."""
-    if not comparison.predicted:
-        return ""
-    marks = _mark_predicted(comparison)
-    rows = []
-    for entity in sorted(comparison.predicted, key=lambda e: (e[0], -e[1], e[2])):
-        start, end, label = entity
-        text = escape(comparison.predicted_doc.text[start:end])
-        score = f"{comparison.scores[entity]:.3f}" if entity in comparison.scores else _NONE
-        verdict = "right" if marks[entity] == "✓" else "wrong"
-        rows.append(
-            f'<tr><td class="{verdict}">{marks[entity]} {verdict}</td>'
-            f"<td>{_key(label, colors)}</td><td>{text}</td><td>{score}</td></tr>"
-        )
-    return _DETAILS.format(count=len(rows), rows="".join(rows))
-
-
-def _key(label: str, colors: Mapping[str, str]) -> str:
-    return f'<span class="key" style="background:{colors[label]}">{escape(label)}</span>'
-
-
-def _draw(
-    doc: Doc, entities: Set[Entity], colors: Mapping[str, str], marks: Mapping[Entity, str]
-) -> str:
-    """displaCy's markup of the entities; a mark stands before the label."""
-    spans, shades = [], {}
-    for entity in entities:
-        start, end, label = entity
-        span = doc.char_span(start, end)
-        if span is None:  # cannot be: entities come from spans of this doc
-            continue
-        name = escape(f"{marks[entity]} {label}".strip())
-        # displaCy looks colours up by label and puts them into the style attribute as they are
-        shades[name] = colors[label] + ("; --mark: var(--wrong)" if marks[entity] == "✗" else "")
-        spans.append({"start_token": span.start, "end_token": span.end, "label": name})
-    settings = {"lang": doc.lang_, "direction": doc.vocab.writing_system.get("direction", "ltr")}
-    drawing = {"tokens": [t.text for t in doc], "spans": spans, "settings": settings}
-    options = {"colors": shades, "template": _templates(spans), **_GEOMETRY}
-    return displacy.render(
-        drawing, style="span", manual=True, page=False, jupyter=False, options=options
-    )
-
-
-_GEOMETRY = {"top_offset": 30, "span_label_offset": 16, "top_offset_step": 19}
-
-
-def _templates(spans: Sequence[Dict[str, Any]]) -> Dict[str, str]:
-    """displaCy's templates with three repairs: a token is as wide as the labels that begin at it,
-    so that these never cover each other; colours of words are the page's; and lines are high
-    enough where spans cross (displaCy then counts too few rows)."""
-    template = _SPAN
-    places = [(span["start_token"], span["end_token"]) for span in spans]
-    if nesting(places).crossing:
-        rows = _rows(spans)
-        height = sum(_GEOMETRY.values()) + _GEOMETRY["top_offset_step"] * (rows - 2)
-        template = template.replace("{total_height}", str(height))
-    return {"span": template, "slice": _SLICE, "start": _START}
-
-
-def _rows(spans: Sequence[Dict[str, Any]]) -> int:
-    """How many rows displaCy stacks: each span goes one row below the last one still open."""
-    ordered = sorted((s["start_token"], -s["end_token"], s["label"]) for s in spans)
-    placed: List[Tuple[int, int]] = []
-    for start, end, _ in ordered:
-        still_open = [row for stop, row in placed if stop > start]
-        placed.append((-end, (still_open[-1] if still_open else 0) + 1))
-    return max((row for _, row in placed), default=0)
-
-
-_SPAN = """
-<span class="token" style="height:{total_height}px">{text}{span_slices}{span_starts}</span>
-"""
-
-_SLICE = '<span class="bar" style="top:{top_offset}px; background:{bg}"></span>'
-
-_START = (
-    '<span class="room" aria-hidden="true">{label}</span>'
-    '<span class="bar first" style="top:{top_offset}px; background:{bg}">'
-    '<span class="tag" style="background:{bg}">{label}{kb_link}</span></span>'
-)
-
-_CARD = """<article>
-<header><h2>{number}</h2><span class="id">{doc_id}</span><span class="verdict">{verdict}</span>
-<span class="prf">{scores}</span></header>
-<h3>Gold</h3>
-{gold}
-<h3>Predicted</h3>
-{predicted}
-{missed}
-{details}
-</article>"""
-
-_DETAILS = """<details><summary>{count} predicted, with scores</summary><div class="scroll"><table>
-<thead><tr><th></th><th>label</th><th>text</th><th>score</th></tr></thead>
-<tbody>{rows}</tbody></table></div></details>"""
-
-_STYLE = """
-:root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1c2026; --soft: #5b6470;
-  --line: #dfe3e8; --wrong: #d3232f; --right: #18794e; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171b; --card: #1e2227; --ink: #e6e9ed;
-  --soft: #9aa4b0; --line: #343a42; --wrong: #ff6b6b; --right: #4ccb8f; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; background: var(--page);
-  color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { margin: 0 0 .5rem; font-size: 1.5rem; overflow-wrap: anywhere; }
-h3 { margin: .9rem 0 0; font-size: .75rem; letter-spacing: .06em; text-transform: uppercase;
-  color: var(--soft); }
-dl { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; margin: 0 0 1rem; font-size: .9rem; }
-dl div { display: flex; gap: .4rem; }
-dt, .soft { color: var(--soft); }
-dd { margin: 0; overflow-wrap: anywhere; }
-table { border-collapse: collapse; font-size: .9rem; }
-th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
-  font-variant-numeric: tabular-nums; }
-th:first-child, details td:nth-child(-n+3), details th { text-align: left; }
-tbody th { font-weight: 500; }
-.scroll { overflow-x: auto; }
-article { margin: 1rem 0; padding: .9rem 1.1rem; background: var(--card);
-  border: 1px solid var(--line); border-radius: .6rem; }
-article header { display: flex; flex-wrap: wrap; align-items: baseline; gap: .2rem .9rem;
-  font-size: .9rem; }
-article h2 { margin: 0; font-size: 1.1rem; }
-.id { color: var(--soft); overflow-wrap: anywhere; }
-.verdict { font-weight: 600; }
-.prf { margin-left: auto; color: var(--soft); font-variant-numeric: tabular-nums; }
-.spans { line-height: 1.9 !important; overflow-wrap: anywhere; }
-.token { display: inline-block; position: relative; vertical-align: top; font-weight: 600;
-  line-height: 1.9; max-width: 100%; }
-.bar { position: absolute; left: -2px; width: calc(100% + 6px); height: 4px;
-  box-shadow: 0 2px 0 var(--mark, transparent); }
-.bar.first { border-radius: 3px 0 0 3px; left: 0; width: calc(100% + 4px); }
-.room, .tag { padding: 2px 4px; font-size: 10.5px; font-weight: 700; line-height: 1;
-  white-space: nowrap; }
-.room { display: block; height: 0; padding-block: 0; margin-right: 3px; overflow: hidden;
-  visibility: hidden; }
-.tag { position: absolute; top: -5px; left: 0; z-index: 1; color: #14171b; border-radius: 3px;
-  box-shadow: 0 2px 0 var(--mark, transparent); }
-.key { display: inline-block; padding: 0 .4em; border-radius: 3px; color: #14171b;
-  font-size: .8rem; font-weight: 600; line-height: 1.5; }
-.missed ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .2rem 0 0; padding: 0;
-  list-style: none; }
-details { margin-top: .8rem; font-size: .9rem; }
-summary { cursor: pointer; color: var(--soft); }
-.right { color: var(--right); } .wrong { color: var(--wrong); }
-"""
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}: gold and predicted nested entities</title>
-<style>{style}</style>
-</head>
-<body>
-<h1>{title}</h1>
-<dl>{facts}</dl>
-<div class="scroll"><table>
-<thead><tr><th>scores in %</th><th>precision</th><th>recall</th><th>F</th><th>gold</th></tr></thead>
-<tbody>
-{scores}
-</tbody></table></div>
-<p class="soft"><b class="right">✓</b> predicted as in the gold data, <b class="wrong">✗</b>
-predicted but not gold (bar underlined in red). Right means the same span and the same label.</p>
-<main>
-{cards}
-</main>
-</body>
-</html>
-"""
+def _page_file(name: str) -> str:
+    return (files("spacy_nested_ner.evaluation") / "page_files" / name).read_text(encoding="utf8")

@@ -109,13 +109,19 @@ def trained(tmp_path_factory) -> Path:
     return folder
 
 
+def page_data(path: Path) -> dict:
+    """What the page draws."""
+    start = '<script type="application/json" id="data">'
+    return json.loads(path.read_text("utf8").split(start)[1].split("</script>")[0])
+
+
 def test_visualize(trained, tmp_path):
     page = tmp_path / "new" / "page.html"
     output = run("visualize", trained / "model-best", trained / "gold.spacy", page, "--limit", 4)
     assert output.replace(" ", "").endswith(str(page.resolve()))
-    html = page.read_text("utf8")
-    assert html.count("<article>") == 4
-    assert "✓ DNA" in html and "Missed" in html
+    data = page_data(page)
+    assert [doc["n_right"] for doc in data["docs"]] == [1, 1, 1, 1]
+    assert data["labels"] == ["DNA", "protein"]
 
 
 def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
@@ -124,7 +130,7 @@ def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
     page = tmp_path / "page.html"
     args = ("visualize", trained / "model-best", trained / "gold.spacy", page)
     run(*args, "--scores", scores)
-    assert "<td>50.0</td><td>25.0</td><td>33.3</td>" in page.read_text("utf8")
+    assert page_data(page)["corpus"] == {"p": "50.0", "r": "25.0", "f": "33.3"}
     scores.write_text("{}", encoding="utf8")
     assert "neither nested_f nor spans_sc_f" in run(*args, "--scores", scores, code=1)
 

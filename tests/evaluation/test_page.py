@@ -1,165 +1,278 @@
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
-import spacy
+from evaluated import NLP, make_doc, spans
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.evaluation.page import PALETTE, choose_examples, compare, render_page
-
-
-class Reading(HTMLParser):
-    """What a browser would make of the page: elements, text, and the drawn labels."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.labels: list[str] = []
-        self.loads: list[str] = []
-        self.words: list[str] = []
-        self._in_tag = False
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.tags.append(tag)
-        self.loads += [value for key, value in attrs if key in ("src", "href")]
-        self._in_tag = attributes.get("class") == "tag"
-
-    def handle_endtag(self, tag):
-        self._in_tag = False
-
-    def handle_data(self, data):
-        (self.labels if self._in_tag else self.words).append(data.strip())
-
-
-@pytest.fixture(scope="module")
-def nlp():
-    return spacy.blank("en")
-
-
-def with_spans(nlp, words, spans, scores=None) -> Doc:
-    doc = Doc(nlp.vocab, words=words)
-    doc.spans["sc"] = [Span(doc, start, end, label=label) for start, end, label in spans]
-    if scores is not None:
-        doc.spans["sc"].attrs["scores"] = np.asarray(scores, dtype="float32")
-    return doc
-
+from spacy_nested_ner.evaluation.page import (
+    KINDS,
+    Mark,
+    choose_examples,
+    compare,
+    page_data,
+    render_page,
+)
 
 WORDS = ["human", "IL-2", "gene", "in", "T", "cells"]
 GOLD = [(0, 3, "DNA"), (1, 2, "protein"), (4, 6, "cell_type")]
 FOUND = [(0, 3, "DNA"), (1, 2, "RNA")]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+
+class Reading(HTMLParser):
+    """What a browser would make of the page before its script runs."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.data = ""
+        self._id = None
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loads += [value for key, value in attrs if key in ("src", "href")]
+        self._id = dict(attrs).get("id")
+
+    def handle_endtag(self, tag):
+        self._id = None
+
+    def handle_data(self, data):
+        if self._id == "data":
+            self.data += data
+
+
+def compare_one(gold: Doc, found: Doc):
+    (comparison,) = compare(gold, found)
+    return comparison
 
 
 @pytest.fixture
-def comparison(nlp):
-    return compare(with_spans(nlp, WORDS, GOLD), with_spans(nlp, WORDS, FOUND, [0.9, 0.625]))
+def comparison():
+    return compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, FOUND, [0.9375, 0.625]))
 
 
 def test_compare(comparison):
-    assert comparison.right == {(0, 15, "DNA")}
-    assert comparison.wrong == {(6, 10, "RNA")}
-    assert comparison.missed == {(6, 10, "protein"), (19, 26, "cell_type")}
-    assert comparison.scores[6, 10, "RNA"] == 0.625
+    assert comparison.gold == [
+        Mark(0, 3, "DNA", "right", 1),
+        Mark(1, 2, "protein", "wrong label", 2),
+        Mark(4, 6, "cell_type", "missed", 1),
+    ]
+    assert comparison.predicted == [
+        Mark(0, 3, "DNA", "right", 1, 0.9375),
+        Mark(1, 2, "RNA", "wrong label", 2, 0.625),
+    ]
 
 
-def test_page_draws_gold_and_predicted_spans(comparison):
-    html = render_page([comparison, comparison], "my pipeline", {"data": "dev.spacy"})
-    page = Reading(html)
-    assert page.tags.count("article") == 2
-    assert page.labels == ["DNA", "protein", "cell_type", "✓ DNA", "✗ RNA"] * 2
-    assert "my pipeline" in page.words and "dev.spacy" in page.words
-    assert "1 of 3 found, 1 wrong" in page.words
-    assert "P 50.0 · R 33.3 · F 40.0" in page.words
-    assert "0.625" in page.words
-    assert page.words.count("Missed") == 2
+@pytest.mark.parametrize(
+    "gold, found, kinds",
+    [
+        ([(0, 2, "A")], [(0, 3, "A")], ("wrong boundary", "wrong boundary")),
+        ([(0, 2, "A")], [(1, 3, "B")], ("wrong label and boundary", "wrong label and boundary")),
+        ([(0, 2, "A")], [(2, 4, "A")], ("missed", "spurious")),
+        ([(0, 2, "A"), (0, 4, "B")], [(0, 2, "B")], ("wrong label", "wrong label")),
+    ],
+)
+def test_kinds_of_errors(gold, found, kinds):
+    compared = compare_one(make_doc(WORDS, gold), make_doc(WORDS, found))
+    assert (compared.gold[0].kind, compared.predicted[0].kind) == kinds
 
 
-def test_scores_of_all_docs_together_and_by_label(nlp, comparison):
-    perfect = compare(with_spans(nlp, WORDS, GOLD), with_spans(nlp, WORDS, GOLD))
-    html = render_page([comparison, perfect], "", {}, {"p": 0.5, "r": 0.75, "f": None})
-    assert "<td>80.0</td><td>66.7</td><td>72.7</td><td>6</td>" in html  # 4 of 5, 4 of 6
-    assert "DNA</span></th><td>100.0</td><td>100.0</td><td>100.0</td><td>2</td>" in html
-    assert "RNA</span></th><td>0.0</td><td>&ndash;</td><td>0.0</td><td>0</td>" in html
-    assert "<td>50.0</td><td>75.0</td><td>&ndash;</td>" in html
-
-
-def test_page_is_one_inert_file(nlp):
-    """Text, labels, ids and facts come from outside and must stay text."""
-    evil = "<script>alert('&\"')</script>"
-    doc = with_spans(nlp, [evil, "x", "y"], [(0, 1, "A"), (0, 2, evil)])
-    doc.user_data["doc_id"] = evil
-    other = with_spans(nlp, [evil, "x", "y"], [(1, 3, evil), (0, 3, "B")])
-    page = Reading(render_page([compare(doc, other)], evil, {evil: evil}))
-    assert "script" not in page.tags
-    assert not page.loads
-    assert set(page.labels) == {"A", evil, f"✗ {evil}", "✗ B"}
-
-
-def test_page_without_predictions(nlp):
-    nothing = compare(with_spans(nlp, WORDS, GOLD), Doc(nlp.vocab, words=WORDS))
-    html = render_page([nothing], "", {})
-    assert "0 of 3 found" in html and "P &ndash; · R 0.0 · F 0.0" in html
-    assert "details>" not in html
-
-
-def test_predictions_without_scores(nlp):
-    html = render_page(
-        [compare(with_spans(nlp, WORDS, GOLD), with_spans(nlp, WORDS, FOUND))], "", {}
+def test_errors_are_compared_with_errors_only():
+    """The outer entity was found: what overlaps it alone is spurious."""
+    compared = compare_one(
+        make_doc(WORDS, [(0, 4, "A")]), make_doc(WORDS, [(0, 4, "A"), (1, 2, "A")])
     )
-    assert "<td>&ndash;</td></tr>" in html
+    kinds = {(m.start, m.end): m.kind for m in compared.predicted}
+    assert kinds == {(0, 4): "right", (1, 2): "spurious"}
 
 
-def test_a_label_has_one_colour_and_each_its_own(nlp):
-    labels = [f"L{i:02}" for i in range(3 * len(PALETTE))]
-    gold = with_spans(nlp, labels, [(i, i + 1, label) for i, label in enumerate(labels)])
-    html = render_page([compare(gold, gold)], "", {})
-    colors = {html.split(f'">{label}</span></th>')[0].rsplit(":", 1)[1] for label in labels}
-    assert len(colors) == len(labels)
-    assert PALETTE[0] in colors
+def test_other_tokens_of_the_same_text():
+    gold = Doc(NLP.vocab, words=["IL-2", "gene"], spaces=[True, False])
+    gold.spans["sc"] = [Span(gold, 0, 2, "DNA"), Span(gold, 0, 1, "protein")]
+    found = Doc(NLP.vocab, words=["IL", "-", "2", "gene"], spaces=[False, False, True, False])
+    found.spans["sc"] = [Span(found, 0, 4, "DNA"), Span(found, 2, 3, "protein")]
+    compared = compare_one(gold, found)
+    assert [m.kind for m in compared.predicted] == ["right", "wrong boundary"]
+    (doc,) = page_data([compared], {})["docs"]
+    assert doc["words"] == ["IL-2 ", "gene"] and doc["found_words"] == ["IL", "-", "2 ", "gene"]
 
 
-def test_lines_are_high_enough_where_spans_cross(nlp):
-    """displaCy puts "c" into the third row but counts two spans on its tokens."""
-    nested = with_spans(nlp, WORDS, [(0, 3, "a"), (1, 2, "b")])
-    crossing = with_spans(nlp, WORDS, [(0, 3, "a"), (2, 5, "b"), (4, 6, "c")])
+def test_a_doc_is_cut_into_sentences_where_nothing_is_cut_through():
+    words = ["a", "b", "c", "d", "e", "f"]
+    starts = [True, False, True, True, True, False]
+    found = Doc(NLP.vocab, words=["a", "b", "c", "de", "f"], spaces=[True, True, True, True, False])
+    gold = Doc(NLP.vocab, words=words, spaces=[True, True, True, False, True, False])
+    for token, start in zip(gold, starts):
+        token.is_sent_start = start
+    gold.spans["sc"] = [Span(gold, 0, 1, "A"), Span(gold, 4, 6, "A")]
+    gold.user_data["doc_id"] = "doc"
+    found.spans["sc"] = [Span(found, 0, 1, "A"), Span(found, 4, 5, "A")]
+    first, second, third = compare(gold, found)  # the token "de" holds the last two together
+    assert [c.name for c in (first, second, third)] == ["doc 1", "doc 2", "doc 3"]
+    assert [c.words for c in (first, second, third)] == [["a ", "b "], ["c "], ["d", "e ", "f"]]
+    assert third.predicted_words == ["de ", "f"]
+    assert first.gold == [Mark(0, 1, "A", "right", 1)] and not second.gold
+    assert third.gold == [Mark(1, 3, "A", "wrong boundary", 1)]
+    assert third.predicted == [Mark(1, 2, "A", "wrong boundary", 2)]
+    found.spans["sc"] = [Span(found, 1, 3, "A")]  # spans the first two sentences
+    assert [len(c.words) for c in compare(gold, found)] == [3, 3]
 
-    def heights(doc):
-        html = render_page([compare(doc, Doc(nlp.vocab, words=WORDS))], "", {})
-        return {part.split("px")[0] for part in html.split('class="token" style="height:')[1:]}
 
-    assert heights(nested) == {"46", "65"}
-    assert heights(crossing) == {"84"}
+@settings(max_examples=40, deadline=None)
+@given(spans(), spans(), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_sentences_hold_what_the_doc_holds(gold, found, starts):
+    words = [f"w{i}" for i in range(8)]
+    whole = compare_one(make_doc(words, gold), make_doc(words, found))
+    cut = make_doc(words, gold)
+    for token, start in zip(cut, [True, *starts[1:]]):
+        token.is_sent_start = start
+    parts = compare(cut, make_doc(words, found))
+    assert [word for part in parts for word in part.words] == whole.words
+    for side in ("gold", "predicted"):
+        marks, first = [], 0
+        for part in parts:
+            moved = [
+                replace(m, start=m.start + first, end=m.end + first) for m in getattr(part, side)
+            ]
+            assert all(m.start >= 0 and m.end <= len(part.words) for m in getattr(part, side))
+            marks += moved
+            first += len(part.words)
+        assert marks == getattr(whole, side)
 
 
-def examples_of(nlp, spans_of_docs):
-    gold = [with_spans(nlp, WORDS, spans) for spans in spans_of_docs]
-    return [Example(Doc(nlp.vocab, words=WORDS), doc) for doc in gold]
+def test_data_of_the_page(comparison):
+    perfect = compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD))
+    data = page_data([comparison, perfect], {"data": "dev"}, {"p": 0.5, "r": 0.75, "f": None})
+    assert data["labels"] == ["DNA", "RNA", "cell_type", "protein"]
+    first = data["docs"][0]
+    assert first["found_words"] is None
+    assert first["found"] == [
+        [0, 3, 0, 0, 1, 0.9375],
+        [1, 2, 1, KINDS.index("wrong label"), 2, 0.625],
+    ]
+    assert (first["p"], first["r"], first["f"]) == ("50.0", "33.3", "40.0")
+    scores = [(row["p"], row["r"], row["f"], row["n_gold"]) for row in data["scores"]]
+    assert scores[0] == ("80.0", "66.7", "72.7", 6)
+    assert scores[1] == ("100.0", "100.0", "100.0", 2)
+    assert scores[2] == ("0.0", "\N{EN DASH}", "0.0", 0)
+    assert data["corpus"] == {"p": "50.0", "r": "75.0", "f": "\N{EN DASH}"}
+
+
+def test_page_is_one_file_that_what_it_shows_cannot_change():
+    """Text, labels, ids and facts come from outside and must stay text."""
+    evil = "</script><script>alert('&\"')</script><!--"
+    doc = make_doc([evil, "x"], [(0, 1, "A"), (0, 2, evil)])
+    doc.user_data["doc_id"] = evil
+    html = render_page(compare(doc, doc), evil, {evil: evil})
+    page = Reading(html)
+    assert page.tags.count("script") == 2 and not page.loads
+    assert not re.search(r"https?://|@import|url\(", html)
+    assert "default-src 'none'" in html
+    data = json.loads(page.data)
+    assert data["labels"] == [evil, "A"] and data["docs"][0]["id"] == evil
+    assert "@@" not in html
+
+
+def examples_of(spans_of_docs):
+    return [Example(Doc(NLP.vocab, words=WORDS), make_doc(WORDS, spans)) for spans in spans_of_docs]
 
 
 FLAT, NESTED, EMPTY = [(0, 1, "A"), (2, 3, "A")], [(0, 3, "A"), (1, 2, "B")], []
 
 
-def test_choice_prefers_nested_and_skips_docs_without_entities(nlp):
-    examples = examples_of(nlp, [FLAT, NESTED, EMPTY, FLAT, NESTED, FLAT])
+def test_choice_prefers_nested_then_others():
+    examples = examples_of([FLAT, NESTED, EMPTY, FLAT, NESTED, FLAT])
     assert choose_examples(examples, 2) == [examples[1], examples[4]]
-    assert len(choose_examples(examples, 3)) == 3
-    assert choose_examples(examples, 20) == [e for i, e in enumerate(examples) if i != 2]
-    assert len(choose_examples(examples, 1)) == 1
+    assert choose_examples(examples, 5) == [e for i, e in enumerate(examples) if i != 2]
+    assert choose_examples(examples, 20) == examples
 
 
-def test_choice_depends_on_the_seed_alone(nlp):
-    examples = examples_of(nlp, [NESTED] * 30)
+def test_choice_depends_on_the_seed_alone():
+    examples = examples_of([NESTED] * 30)
     assert choose_examples(examples, 5, seed=1) == choose_examples(examples, 5, seed=1)
     assert choose_examples(examples, 5, seed=1) != choose_examples(examples, 5, seed=2)
 
 
-def test_choice_names_the_keys_there_are(nlp):
+def test_choice_names_the_keys_there_are():
     with pytest.raises(ValueError, match=r"'nest'.*'sc' \(2 spans\)"):
-        choose_examples(examples_of(nlp, [FLAT]), 5, "nest")
-    plain = Example(Doc(nlp.vocab, words=WORDS), Doc(nlp.vocab, words=WORDS))
+        choose_examples(examples_of([FLAT]), 5, "nest")
+    plain = Example(Doc(NLP.vocab, words=WORDS), Doc(NLP.vocab, words=WORDS))
     with pytest.raises(ValueError, match="no span groups at all"):
         choose_examples([plain], 5)
+
+
+# In a browser
+
+
+def in_browser(path, fragment="") -> str:
+    """The page after its script has run."""
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    url = path.as_uri() + fragment
+    done = subprocess.run([*command, url], capture_output=True, text=True, timeout=300)
+    return done.stdout
+
+
+def cards(dom: str) -> list[str]:
+    return re.findall(r"<article.*?</article>", dom, re.DOTALL)
+
+
+def tags(card: str) -> list[str]:
+    return re.findall(r'<span class="tag[^>]*>([^<]*)</span>', card)
+
+
+PRESS = """<script>for (const key of %s)
+document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));</script></body>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_page_in_chromium(comparison, tmp_path):
+    perfect = compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD))
+    html = render_page([perfect, comparison], "pipe", {"data": "dev.spacy"})
+    path = tmp_path / "page.html"
+    path.write_text(
+        html.replace("</body>", PRESS % '["j", "ArrowRight", "ArrowRight", "ArrowRight"]'),
+        encoding="utf8",
+    )
+    dom = in_browser(path)
+    first, second = cards(dom)
+    assert "1 of 3 found, 1 wrong" in first and "3 of 3 found" in second  # errors first
+    assert tags(first) == ["DNA", "○ protein", "○ cell_type", "✓ DNA", "✗ RNA"]
+    assert 'class="tag bad here"' in first  # the third span of the first doc
+    tip = re.search(r'<div id="tip"[^>]*>([^<]*)', dom)[1]
+    assert tip == "Gold: cell_type · “T cells” · missed · 2 words, depth 1"
+    assert "Predicted: RNA · “IL-2” · wrong label · score 0.625 · 1 word, depth 2" in first
+    assert "2 of 2 sentences" in dom and "dev.spacy" in dom
+
+    dom = in_browser(path, "#label=RNA&kind=error")
+    (card,) = cards(dom)
+    assert (
+        "1 of 2 sentences" in dom and card.count("tag dim") == 2 and card.count("tag bad dim") == 2
+    )
+    assert len(cards(in_browser(path, "#min-depth=3"))) == 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_two_thousand_sentences_open_in_three_seconds(tmp_path):
+    words = [f"word{i}" for i in range(25)]
+    labels = [f"LABEL_{i}" for i in range(100)]
+    deep = [(i, 25 - i, labels[i]) for i in range(10)]  # 10 levels
+    wide = [(i, i + 2, labels[i + 20]) for i in range(0, 24, 3)]
+    many = [(i % 20, i % 20 + 1 + i % 5, label) for i, label in enumerate(labels)]
+    made = [compare_one(make_doc(words, s), make_doc(words, s[1:])) for s in (wide, deep, many)]
+    path = tmp_path / "page.html"
+    path.write_text(render_page([made[0], made[1]] * 1000 + made[2:], "", {}), encoding="utf8")
+    dom = in_browser(path)
+    assert "2001 of 2001 sentences" in dom and len(cards(dom)) >= 30
+    assert int(re.search(r'data-ready="(\d+)"', dom)[1]) < 3000  # ms since the page was opened

@@ -1,0 +1,282 @@
+"""`nested-ner evaluate`: the numbers of one pipeline, or of several beside each other."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Sequence, Tuple
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.evaluation.report import Run
+
+ModelsArg = Annotated[
+    List[str], typer.Argument(metavar="MODEL...", help="Folders or package names of pipelines")
+]
+DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
+OutputOpt = Annotated[
+    Optional[Path], typer.Option("--output", "-o", help="Write all numbers to this JSON file")
+]
+SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+EntsOpt = Annotated[
+    bool, typer.Option("--ents", help="Take doc.ents where a doc has no doc.spans of that key")
+]
+SamplesOpt = Annotated[
+    int, typer.Option(min=0, help="Bootstrap samples for the confidence intervals, 0 for none")
+]
+SeedOpt = Annotated[int, typer.Option(help="Seed of the bootstrap")]
+BatchOpt = Annotated[
+    Optional[int], typer.Option(min=1, help="Docs per batch (default: of the pipeline)")
+]
+GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+
+SCORES = (
+    ("strict micro", "strict", "micro"),
+    ("strict macro", "strict", "macro"),
+    ("localisation", "localisation"),
+    ("classification", "classification"),
+    ("partial match", "partial"),
+    ("type only", "type"),
+)
+GROUPS = (
+    ("label", "by_label"),
+    ("words", "by_length"),
+    ("depth", "by_depth"),
+    ("nesting", "by_nesting"),
+    ("entities in sentence", "by_entities_in_sentence"),
+)
+MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path
+
+
+def evaluate_cli(
+    models: ModelsArg,
+    data_path: DataArg,
+    output_path: OutputOpt = None,
+    spans_key: SpansKeyOpt = "sc",
+    ents: EntsOpt = False,
+    samples: SamplesOpt = 1000,
+    seed: SeedOpt = 0,
+    batch_size: BatchOpt = None,
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Score pipelines on gold data: strict, by boundaries, by label, length and depth, with
+    calibration, speed and confidence intervals.
+
+    Several pipelines are compared by a paired bootstrap.
+    """
+    from spacy.cli._util import setup_gpu
+
+    try:
+        setup_gpu(gpu_id, silent=gpu_id < 0)
+        report = evaluate(models, data_path, spans_key, ents, samples, seed, batch_size)
+        if output_path is not None:
+            write_json(output_path, report)
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail("Cannot evaluate.", str(err), exits=1)
+    print_report(report)
+    if output_path is not None:
+        msg.good("All numbers:")
+        typer.echo(str(output_path.resolve()))
+
+
+def evaluate(
+    models: Sequence[str],
+    data_path: Path,
+    spans_key: str = "sc",
+    ents: bool = False,
+    samples: int = 1000,
+    seed: int = 0,
+    batch_size: Optional[int] = None,
+) -> Dict[str, Any]:
+    """Run the pipelines one after the other and put their numbers together.
+
+    RAISES (ValueError): That names the pipeline or the file, if one of them cannot be read or used.
+    """
+    from spacy_nested_ner.about import __version__
+    from spacy_nested_ner.evaluation.report import compare_runs, data_facts, scores
+
+    runs: List[Run] = []
+    pipelines = []
+    for model, name in zip(models, short_names(models)):
+        run, parts = _run(model, data_path, spans_key, ents, batch_size)
+        runs.append(run)
+        pipelines.append({"name": name, "model": model, "components": parts, **scores(run)})
+    return {
+        "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
+        "pipelines": pipelines,
+        "bootstrap": compare_runs(runs, samples, seed),
+        "spacy_nested_ner": __version__,
+    }
+
+
+def _run(
+    model: str, data_path: Path, spans_key: str, ents: bool, batch_size: Optional[int]
+) -> "Tuple[Run, List[str]]":
+    from spacy_nested_ner.evaluation.report import run_pipeline
+
+    nlp = load_pipeline(model)
+    examples = read_examples(nlp, data_path)
+    try:
+        return run_pipeline(nlp, examples, spans_key, ents, batch_size), list(nlp.pipe_names)
+    except ValueError as err:
+        raise ValueError(f"{model} on {data_path}: {err}") from err
+
+
+def write_json(path: Path, report: Dict[str, Any]) -> None:
+    """Write the report, whole or not at all."""
+    import srsly
+
+    from spacy_nested_ner.corpora.files import written_together
+
+    with written_together([path]) as drafts:
+        srsly.write_json(drafts[path], report)
+
+
+def short_names(models: Sequence[str]) -> List[str]:
+    """Short names: the last parts of the paths that tell the pipelines apart."""
+    parts = [Path(model).parts or (model,) for model in models]
+    for size in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-size:]) for part in parts]
+        if len(set(names)) == len(set(models)):
+            break
+    return names
+
+
+def print_report(report: Dict[str, Any]) -> None:
+    """Print the scores in percent. One pipeline: P, R and F; several: F of each."""
+    pipelines = report["pipelines"]
+    facts = report["data"]
+    msg.divider(f"{facts['path']} ({facts['spans_key']})")
+    msg.text(
+        f"{facts['documents']} docs, {facts['sentences']} sentences, {facts['words']} words, "
+        f"{facts['entities']} gold entities"
+    )
+    if facts["documents_without_annotation"]:
+        msg.warn(f"{facts['documents_without_annotation']} docs without annotation are left out.")
+    names = [pipeline["name"] for pipeline in pipelines]
+    _table("score", SCORES, names, pipelines)
+    for title, group in GROUPS:
+        found = [pipeline["strict"][group] for pipeline in pipelines]
+        keys = list(dict.fromkeys(key for groups in found for key in groups))
+        keys.sort(key=_group_order)
+        _table(title, [(key, "strict", group, key) for key in keys], names, pipelines)
+    _print_calibration(names, pipelines)
+    _print_other(names, pipelines)
+    if report["bootstrap"] is not None:
+        _print_bootstrap(names, report["bootstrap"])
+
+
+def _group_order(key: str) -> Tuple[int, str]:
+    digits = key.split("-")[0].rstrip("+")
+    return (int(digits), "") if digits.isdigit() else (-1, key)
+
+
+def _table(
+    title: str,
+    rows: Sequence[Tuple[str, ...]],
+    names: Sequence[str],
+    pipelines: Sequence[Dict[str, Any]],
+) -> None:
+    """rows: name, then the keys under which each pipeline has the scores."""
+    columns = ["P", "R", "F"] if len(names) == 1 else list(names)
+    body = []
+    for name, *keys in rows:
+        found = [_dig(pipeline, keys) for pipeline in pipelines]
+        if len(names) == 1:
+            cells = [_percent(found[0].get(part)) for part in "prf"]
+            cells.append(str(found[0].get("predicted", "")))
+        else:
+            cells = [_percent(scores.get("f")) for scores in found]
+        gold = max((scores["gold"] for scores in found if "gold" in scores), default="")
+        body.append((name, *cells, str(gold)))
+    if len(names) == 1:
+        columns.append("predicted")
+    else:
+        title = f"F by {title}"
+    header = (title, *columns, "gold")
+    _print_table(body, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+
+
+def _dig(values: Dict[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
+    for key in keys:
+        values = values.get(key, {})
+    return values
+
+
+def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
+    known = [(n, p) for n, p in zip(names, pipelines) if p["calibration"] is not None]
+    if not known:
+        return
+    title = ["reliability" if len(names) == 1 else f"reliability of {name}" for name, _ in known]
+    for heading, (_, pipeline) in zip(title, known):
+        bins = [
+            (
+                f"{each['low']:.1f}-{each['high']:.1f}",
+                str(each["predicted"]),
+                _percent(each["mean_score"]),
+                _percent(each["precision"]),
+            )
+            for each in pipeline["calibration"]["bins"]
+            if each["predicted"]
+        ]
+        header = (heading, "predicted", "mean score", "precision")
+        _print_table(bins, header=header, divider=True, aligns=tuple("lrrr"))
+    coverages = [each["coverage"] for each in known[0][1]["precision_at_coverage"]]
+    rows = [
+        (
+            f"{coverage:.0%}",
+            *(_percent(p["precision_at_coverage"][i]["precision"]) for _, p in known),
+        )
+        for i, coverage in enumerate(coverages)
+    ]
+    columns = ("precision at coverage", *(name for name, _ in known))
+    _print_table(rows, header=columns, divider=True, aligns=("l", *"r" * len(known)))
+
+
+def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
+    rows = [
+        (
+            "expected calibration error",
+            *(_percent((p["calibration"] or {}).get("expected_error")) for p in pipelines),
+        ),
+        ("predictions off the tokens", *(str(p["misaligned_predictions"]) for p in pipelines)),
+        ("words per second", *(f"{p['speed']['words_per_second'] or 0:,.0f}" for p in pipelines)),
+    ]
+    _print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
+
+
+def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
+    level = f"{drawn['level']:.0%} interval"
+    rows = [
+        (name, *(_interval(each[measure]) for measure in ("f", "macro_f")))
+        for name, each in zip(names, drawn["intervals"])
+    ]
+    _print_table(rows, header=(level, "micro F", "macro F"), divider=True, aligns=tuple("lrr"))
+    rows = [
+        (
+            f"{names[each['to']]} - {names[each['from']]}",
+            f"{100 * each['f']['difference']:+.2f}",
+            _interval(each["f"]["interval"], sign="+"),
+            f"{each['f']['better']:.1%}",
+        )
+        for each in drawn["differences"]
+    ]
+    if rows:
+        header = ("difference of micro F", "", level, "better in")
+        _print_table(rows, header=header, divider=True, aligns=tuple("lrrr"))
+
+
+def _print_table(rows: Sequence[Sequence[str]], **settings: Any) -> None:
+    msg.table(rows, max_col=MAX_COLUMN, **settings)
+
+
+def _interval(edges: Sequence[float], sign: str = "") -> str:
+    low, high = (format(100 * edge, f"{sign}.2f") for edge in edges)
+    return f"{low} to {high}"
+
+
+def _percent(value: Optional[float]) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"

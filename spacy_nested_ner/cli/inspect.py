@@ -1,0 +1,203 @@
+"""`nested-ner inspect`: what to know of the data before training."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Tuple
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.pipelines import read_examples
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+    from spacy_nested_ner.evaluation.limits import Component
+
+TrainArg = Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data, a .spacy file")]
+DevArg = Annotated[
+    Optional[Path], typer.Argument(metavar="[DEV]", help="Development data, a .spacy file")
+]
+ConfigOpt = Annotated[
+    Optional[Path],
+    typer.Option("--config", "-c", help="Check against the components of this config"),
+]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print the report as JSON")]
+OutputOpt = Annotated[
+    Optional[Path], typer.Option("--output", "-o", help="Write the report to this JSON file")
+]
+SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer, where no config says it")]
+RareOpt = Annotated[int, typer.Option(help="Labels with fewer entities are rare")]
+
+MANY = 30
+
+
+def inspect_cli(
+    train_path: TrainArg,
+    dev_path: DevArg = None,
+    config_path: ConfigOpt = None,
+    as_json: JsonOpt = False,
+    output_path: OutputOpt = None,
+    spans_key: SpansKeyOpt = "sc",
+    lang: LangOpt = "en",
+    rare: RareOpt = 50,
+) -> None:
+    """Count labels, lengths and nesting, compare train with dev, and check the data against what
+    each system can hold."""
+    import srsly
+
+    from spacy_nested_ner.cli.evaluate import write_json
+
+    try:
+        report = inspect(train_path, dev_path, config_path, spans_key, lang, rare)
+        if output_path is not None:
+            write_json(output_path, report)
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail("Cannot inspect the data.", str(err), exits=1)
+    if as_json:
+        typer.echo(srsly.json_dumps(report, indent=2))
+        return
+    print_report(report)
+    if output_path is not None:
+        msg.good("The whole report:")
+        typer.echo(str(output_path.resolve()))
+
+
+def inspect(
+    train_path: Path,
+    dev_path: Optional[Path] = None,
+    config_path: Optional[Path] = None,
+    spans_key: str = "sc",
+    lang: str = "en",
+    rare: int = 50,
+) -> Dict[str, Any]:
+    """The report on one or two files.
+
+    RAISES (ValueError): If a file cannot be read or train has no entities under `spans_key`.
+    """
+    from spacy_nested_ner.evaluation.inspection import inspect_limits, inspect_split, inspection
+
+    nlp, components = _pipeline(config_path, lang)
+    train = read_examples(nlp, train_path)
+    if not any(eg.reference.spans.get(spans_key) for eg in train):
+        keys = sorted({key for eg in train for key in eg.reference.spans})
+        raise ValueError(
+            f"{train_path} has no entities under spans key {spans_key!r}; the docs have: "
+            f"{', '.join(map(repr, keys)) or 'no span groups'}. Choose with --spans-key."
+        )
+    found = inspect_split(train, spans_key)
+    rows, found.lost = inspect_limits(train, components, spans_key)
+    dev = None
+    if dev_path is not None:
+        examples = read_examples(nlp, dev_path)
+        dev = inspect_split(examples, spans_key)
+        _, dev.lost = inspect_limits(examples, components, spans_key)
+    return {
+        "data": {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key},
+        **inspection(found, dev, rows, rare),
+    }
+
+
+def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":
+    """The tokenizer and the components to check the data against."""
+    import spacy
+    from spacy.util import load_config
+
+    from spacy_nested_ner.evaluation.limits import config_components, default_components
+
+    if config_path is None:
+        return spacy.blank(lang), default_components()
+    if not config_path.is_file():
+        raise ValueError(f"{config_path}: no such file. Expected a config for `spacy train`.")
+    config = load_config(config_path)
+    try:
+        components = config_components(config)
+    except ValueError as err:
+        raise ValueError(f"{config_path}: {err}") from err
+    return spacy.blank(config.get("nlp", {}).get("lang") or lang), components
+
+
+def print_report(report: Mapping[str, Any]) -> None:
+    """Print tables, and what deserves attention at the end."""
+    splits = {name: report[name] for name in ("train", "dev") if report[name]}
+    _counts(splits)
+    _numbers("label", {name: each["labels"] for name, each in splits.items()})
+    for title, key in (
+        ("words of an entity", "entities_by_length"),
+        ("depth", "entities_by_depth"),
+        ("entities in a sentence", "sentences_by_entities"),
+        ("labels on one span", "same_span_labels"),
+        ("lost entities", "lost"),
+    ):
+        _numbers(title, {name: each[key] for name, each in splits.items()})
+    _lengths(splits["train"]["length_by_label"])
+    _limits(report["limits"])
+    if report["overlap"]:
+        common = report["overlap"]
+        msg.text(
+            f"Of dev, {common['sentences']} sentences ({common['sentences_percent']:.1f} %) and "
+            f"{common['entities_seen']} entities ({common['entities_seen_percent']:.1f} %, by text "
+            "and label) are in train."
+        )
+    for warning in report["warnings"]:
+        msg.warn(warning)
+    if not report["warnings"]:
+        msg.good("Nothing that stands out.")
+
+
+def _counts(splits: Mapping[str, Mapping[str, Any]]) -> None:
+    names = (
+        "documents",
+        "sentences",
+        "tokens",
+        "entities",
+        "nested_entities",
+        "sentences_with_nested",
+        "max_depth",
+        "max_length",
+        "max_entities_in_sentence",
+        "crossing_pairs",
+    )
+    rows = [
+        (name.replace("_", " "), *(str(each[name]) for each in splits.values())) for name in names
+    ]
+    msg.table(rows, header=("", *splits), divider=True, aligns=("l", *"r" * len(splits)))
+
+
+def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
+    keys = list(dict.fromkeys(key for counts in columns.values() for key in counts))
+    if not keys:
+        return
+    if all(key.isdigit() for key in keys):
+        keys.sort(key=int)
+    rows = [(key, *(str(counts.get(key, 0)) for counts in columns.values())) for key in keys]
+    if len(rows) > MANY:
+        rows = [*rows[:MANY], (f"... {len(rows) - MANY} more", *("" for _ in columns))]
+    msg.table(rows, header=(title, *columns), divider=True, aligns=("l", *"r" * len(columns)))
+
+
+def _lengths(by_label: Mapping[str, Mapping[str, float]]) -> None:
+    percentiles = [key for key in next(iter(by_label.values()), {}) if key != "mean"]
+    rows = [
+        (label, f"{each['mean']:.1f}", *(str(each[key]) for key in percentiles))
+        for label, each in by_label.items()
+    ]
+    header = ("words by label (train)", "mean", *percentiles)
+    msg.table(rows, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+
+
+def _limits(rows: List[Mapping[str, Any]]) -> None:
+    body = []
+    for row in rows:
+        if row["limit"] is None:
+            body.append((row["component"], "none", "", "", ""))
+            continue
+        fullest = f"{row['fullest_percent']:.0f} %" if "fullest_percent" in row else ""
+        other = row.get("entities_of_other_length", "")
+        body.append(
+            (row["component"], row["limit"], fullest, str(row["entities_over"]), str(other))
+        )
+    header = ("component", "limit", "fullest sentence", "entities over", "of other length")
+    msg.table(body, header=header, divider=True, aligns=tuple("llrrr"))

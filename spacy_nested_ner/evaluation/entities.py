@@ -1,0 +1,249 @@
+"""Docs to a table of entities: everything that the numbers are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+from spacy.tokens import Doc
+
+from spacy_nested_ner.corpora.statistics import nesting
+
+Entity = Tuple[int, int, str]
+"""First character, character after the last, label. Whitespace is not counted."""
+
+LONGEST = 20
+CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
+
+
+@dataclass(frozen=True)
+class EntityTable:
+    """Every entity that is gold or predicted, one row each; an entity that is both has one row.
+
+    All arrays have the same length. doc, sentence: index, counted over the data. start, end:
+    characters of the doc without its whitespace. label: index into `labels`. gold, predicted: bool.
+    located: bool, its span is both gold and predicted, whatever the labels. fits: bool, its
+    boundaries are token boundaries of the reference. score: of the prediction, NaN where there is
+    none. length: words of the reference that it touches. depth: gold spans around it in the longest
+    chain, plus 1. nested: bool, it contains a gold span or is contained in one. crowd: gold
+    entities of its sentence.
+
+    depth, nested and crowd are taken from the gold annotation alone, so that a predicted entity
+    counts in the same group whatever else was predicted.
+    """
+
+    doc: np.ndarray
+    sentence: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    label: np.ndarray
+    gold: np.ndarray
+    predicted: np.ndarray
+    located: np.ndarray
+    fits: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+    depth: np.ndarray
+    nested: np.ndarray
+    crowd: np.ndarray
+    labels: Tuple[str, ...]
+    docs: int
+    sentences: int
+    words: int
+
+    @property
+    def right(self) -> np.ndarray:
+        """Bool, predicted with the span and the label of a gold entity."""
+        return self.gold & self.predicted
+
+
+class _Row(NamedTuple):
+    doc: int
+    sentence: int
+    start: int
+    end: int
+    label: str
+    gold: bool
+    predicted: bool
+    located: bool
+    fits: bool
+    score: float
+    length: int
+    depth: int
+    nested: bool
+    crowd: int
+
+
+def entity_table(
+    references: Iterable[Doc],
+    predictions: Iterable[Dict[Entity, float]],
+    spans_key: str,
+    ents: bool,
+) -> EntityTable:
+    """Put gold and predicted entities side by side.
+
+    references: docs with gold entities, see `read_entities` for `spans_key` and `ents`.
+    predictions: what `read_entities` gave for the predicted docs, in the same order.
+    """
+    rows: List[_Row] = []
+    docs = sentences = words = 0
+    for reference, predicted in zip(references, predictions, strict=True):
+        gold = read_entities(reference, spans_key, ents) or {}
+        text = _Text(reference)
+        rows.extend(_rows(text, gold, predicted, docs, sentences))
+        docs += 1
+        sentences += len(text.sentence_starts)
+        words += len(text.word_starts)
+    labels = tuple(sorted({row.label for row in rows}))
+    index = {label: i for i, label in enumerate(labels)}
+    columns = {name: [getattr(row, name) for row in rows] for name in _Row._fields}
+    columns["label"] = [index[label] for label in columns["label"]]
+    kinds = {"gold": bool, "predicted": bool, "located": bool, "fits": bool, "nested": bool}
+    arrays = {
+        name: np.array(values, dtype=kinds.get(name, float if name == "score" else np.int64))
+        for name, values in columns.items()
+    }
+    return EntityTable(**arrays, labels=labels, docs=docs, sentences=sentences, words=words)
+
+
+def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict[Entity, float]]:
+    """The entities of `doc.spans[spans_key]` with their scores (NaN where there is none), or None
+    if the doc has no such key. Spans that occur twice count once, with the higher score.
+
+    ents: read `doc.ents` where there is no such key.
+    """
+    if spans_key in doc.spans:
+        spans = list(doc.spans[spans_key])
+        scores = span_scores(doc, spans_key)
+    elif ents:
+        spans = list(doc.ents)
+        scores = np.full(len(spans), np.nan)
+    else:
+        return None
+    solid = solid_offsets(doc.text)
+    found: Dict[Entity, float] = {}
+    for span, score in zip(spans, scores.tolist()):
+        entity = (int(solid[span.start_char]), int(solid[span.end_char]), span.label_)
+        found[entity] = float(np.fmax(score, found.get(entity, np.nan)))
+    return found
+
+
+def is_annotated(doc: Doc, spans_key: str, ents: bool = False) -> bool:
+    """Whether a reference says what its entities are, be it that there are none."""
+    return spans_key in doc.spans or (ents and doc.has_annotation("ENT_IOB"))
+
+
+def span_scores(doc: Doc, spans_key: str) -> np.ndarray:
+    """The scores of `doc.spans[spans_key]`, NaN where there are none.
+
+    `spancat_singlelabel` gives them one to a row, rulers give none at all.
+    """
+    count = len(doc.spans[spans_key])
+    values = doc.spans[spans_key].attrs.get("scores")
+    if values is None or np.size(values) != count:
+        return np.full(count, np.nan)
+    return np.asarray(values, dtype=np.float64).reshape(-1)
+
+
+def solid_offsets(text: str) -> np.ndarray:
+    """`(characters + 1,)` int: how many characters that are no whitespace stand before each.
+
+    Texts that differ in whitespace alone, as after tokenisation by others, are compared in these.
+    """
+    solid = np.fromiter((not character.isspace() for character in text), bool, len(text))
+    return np.concatenate([[0], np.cumsum(solid)])
+
+
+class _Text:
+    """Words and sentences of a reference doc, in characters without whitespace."""
+
+    def __init__(self, doc: Doc) -> None:
+        solid = solid_offsets(doc.text)
+        words = [token for token in doc if not token.is_space]
+        self.word_starts = solid[np.array([t.idx for t in words], dtype=np.int64)]
+        self.word_ends = solid[np.array([t.idx + len(t) for t in words], dtype=np.int64)]
+        self._starts, self._ends = set(self.word_starts.tolist()), set(self.word_ends.tolist())
+        starts = [0]
+        if doc.has_annotation("SENT_START"):
+            starts += [token.idx for token in doc if token.i and token.is_sent_start]
+        self.sentence_starts = solid[np.array(starts, dtype=np.int64)]
+
+    def sentence(self, start: int) -> int:
+        """Index of the sentence that a span starts in."""
+        return max(0, int(np.searchsorted(self.sentence_starts, start, side="right")) - 1)
+
+    def length(self, start: int, end: int) -> int:
+        """Words that a span touches."""
+        first = np.searchsorted(self.word_ends, start, side="right")
+        return int(np.searchsorted(self.word_starts, end, side="left") - first)
+
+    def fits(self, start: int, end: int) -> bool:
+        """Whether the span starts where a word starts and ends where one ends."""
+        return start < end and start in self._starts and end in self._ends
+
+
+def _rows(
+    text: _Text, gold: Dict[Entity, float], predicted: Dict[Entity, float], doc: int, sentences: int
+) -> List[_Row]:
+    places = {(start, end) for start, end, _ in gold}
+    both = places & {(start, end) for start, end, _ in predicted}
+    order = GoldOrder(places)
+    crowd = np.bincount([text.sentence(start) for start, _, _ in gold], minlength=1)
+    rows = []
+    for entity in sorted(gold.keys() | predicted.keys()):
+        start, end, label = entity
+        sentence = text.sentence(start)
+        depth, nested = order.place(start, end)
+        rows.append(
+            _Row(
+                doc=doc,
+                sentence=sentences + sentence,
+                start=start,
+                end=end,
+                label=label,
+                gold=entity in gold,
+                predicted=entity in predicted,
+                located=(start, end) in both,
+                fits=text.fits(start, end),
+                score=predicted.get(entity, np.nan),
+                length=text.length(start, end),
+                depth=depth,
+                nested=nested,
+                crowd=int(crowd[sentence]) if sentence < len(crowd) else 0,
+            )
+        )
+    return rows
+
+
+class GoldOrder:
+    """Where any span lies in the nesting of the gold spans of a doc."""
+
+    def __init__(self, gold: Iterable[Tuple[int, int]]) -> None:
+        found = nesting(gold)
+        self.gold, self.nested = found.depth, found.nested
+        spans = np.array(list(found.depth), dtype=np.int64).reshape(-1, 2)
+        self.starts, self.ends = spans.T
+        self.depths = np.array(list(found.depth.values()), dtype=np.int64)
+
+    def place(self, start: int, end: int) -> Tuple[int, bool]:
+        """Depth of the span, and whether it contains a gold span or is contained in one."""
+        if (start, end) in self.gold:
+            return self.gold[start, end], (start, end) in self.nested
+        around = (self.starts <= start) & (self.ends >= end)
+        inside = (self.starts >= start) & (self.ends <= end)
+        return int(self.depths[around].max(initial=0)) + 1, bool(around.any() or inside.any())
+
+
+def length_group(length: int) -> str:
+    """Rows of the table of Locate and Label (table 2): 1 to 19 words, and 20 or more."""
+    return str(length) if length < LONGEST else f"{LONGEST}+"
+
+
+def crowd_group(crowd: int) -> str:
+    """0, 1, 2, 3, 4, 5-9, 10-19, 20+ entities."""
+    for low, high in pairwise(CROWDS):
+        if low <= crowd < high:
+            return str(low) if high == low + 1 else f"{low}-{high - 1}"
+    return f"{CROWDS[-1]}+"

@@ -1,0 +1,326 @@
+"use strict";
+(() => {
+  const began = performance.now();
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const RIGHT = 0, CHUNK = 30, STEP = 17, TOP = 4;
+  const byId = (id) => document.getElementById(id);
+
+  // Text only ever goes in as text: what the data holds can do nothing on this page.
+  function make(name, className, text) {
+    const element = document.createElement(name);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  // Light colours that black text can be read on, far apart for neighbours in the list.
+  const colors = data.labels.map((_, i) =>
+    `hsl(${Math.round(i * 137.508 + 205) % 360} ${[85, 60, 75][i % 3]}% ${[76, 70, 83][i % 3]}%)`);
+
+  function key(label) {
+    const element = make("span", "key", data.labels[label]);
+    element.style.background = colors[label];
+    return element;
+  }
+
+  // Head of the page
+
+  for (const [name, value] of Object.entries(data.facts)) {
+    const fact = make("div");
+    fact.append(make("dt", "", name), make("dd", "", value));
+    byId("facts").append(fact);
+  }
+
+  function row(name, cells) {
+    const line = make("tr");
+    const head = make("th");
+    head.scope = "row";
+    head.append(name);
+    line.append(head, ...cells.map((cell) => make("td", "", cell)));
+    byId("scores").tBodies[0].append(line);
+  }
+
+  if (data.corpus) row("whole evaluation set", [data.corpus.p, data.corpus.r, data.corpus.f, "", "", ""]);
+  data.scores.forEach((each, i) => row(i ? key(i - 1) : "all labels",
+    [each.p, each.r, each.f, each.n_right, each.n_found, each.n_gold]));
+  if (data.labels.length > 12) byId("table-box").open = false;
+
+  // Filters: what they are set to stands in the address, so that a view can be kept
+
+  const kinds = [["all", "all entities"], ["error", "all errors"],
+    ...data.kinds.map((kind, i) => [String(i), kind])];
+  for (const [value, name] of kinds) {
+    const option = make("option", "", name);
+    option.value = value;
+    byId("kind").append(option);
+  }
+  const boxes = data.labels.map((label, i) => {
+    const line = make("label");
+    const box = make("input");
+    box.type = "checkbox";
+    box.checked = true;
+    line.append(box, key(i), make("span", "n", data.scores[i + 1].n_gold));
+    byId("label-list").append(line);
+    return box;
+  });
+  const FIELDS = ["kind", "min-length", "max-length", "min-depth", "max-depth", "text", "order"];
+
+  function restore() {
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    for (const field of FIELDS) if (wanted.has(field)) byId(field).value = wanted.get(field);
+    if (wanted.has("label")) {
+      const chosen = new Set(wanted.getAll("label"));
+      boxes.forEach((box, i) => { box.checked = chosen.has(data.labels[i]); });
+    }
+  }
+
+  function remember() {
+    const view = new URLSearchParams();
+    for (const field of FIELDS) {
+      const value = byId(field).value;
+      if (value && value !== "all" && value !== "errors") view.set(field, value);
+    }
+    if (!boxes.every((box) => box.checked)) {
+      boxes.forEach((box, i) => { if (box.checked) view.append("label", data.labels[i]); });
+    }
+    try { history.replaceState(null, "", `#${view}`); } catch { /* some file systems refuse */ }
+  }
+
+  let passes = () => true;
+  let shown = [];
+  let drawn = 0;
+  let current = -1;
+  let span = -1;
+
+  function number(id, otherwise) {
+    const value = Number.parseInt(byId(id).value, 10);
+    return Number.isNaN(value) ? otherwise : value;
+  }
+
+  function errors(doc) {
+    return [...doc.gold, ...doc.found].filter((each) => each[3] !== RIGHT).length;
+  }
+
+  function lowest(doc) {
+    return Math.min(...doc.found.map((each) => each[5] ?? Infinity), Infinity);
+  }
+
+  data.docs.forEach((doc, i) => {
+    doc.number = i + 1;
+    doc.errors = errors(doc);
+    doc.lowest = lowest(doc);
+  });
+
+  function apply() {
+    const on = boxes.map((box) => box.checked);
+    const everyLabel = on.every(Boolean);
+    const kind = byId("kind").value;
+    const [minLength, maxLength] = [number("min-length", 1), number("max-length", Infinity)];
+    const [minDepth, maxDepth] = [number("min-depth", 1), number("max-depth", Infinity)];
+    const text = byId("text").value.toLowerCase();
+    const everything = everyLabel && kind === "all" && minLength <= 1 && maxLength === Infinity
+      && minDepth <= 1 && maxDepth === Infinity;
+    passes = ([start, end, label, found, depth]) => on[label]
+      && (kind === "all" || (kind === "error" ? found !== RIGHT : found === Number(kind)))
+      && end - start >= minLength && end - start <= maxLength
+      && depth >= minDepth && depth <= maxDepth;
+    shown = data.docs.filter((doc) =>
+      (everything || doc.gold.some(passes) || doc.found.some(passes))
+      && (!text || doc.words.join("").toLowerCase().includes(text)));
+    const order = byId("order").value;
+    if (order === "errors") shown.sort((a, b) => b.errors - a.errors || a.number - b.number);
+    if (order === "doubt") shown.sort((a, b) => a.lowest - b.lowest || a.number - b.number);
+    drawn = 0;
+    current = span = -1;
+    byId("tip").hidden = true;
+    byId("docs").replaceChildren();
+    byId("count").textContent = `${shown.length} of ${data.docs.length} sentences`;
+    byId("label-count").textContent = `${on.filter(Boolean).length} of ${on.length}`;
+    remember();
+    more();
+  }
+
+  // Docs are drawn as they come into sight
+
+  function more() {
+    byId("docs").append(...shown.slice(drawn, drawn + CHUNK).map(card));
+    drawn = Math.min(drawn + CHUNK, shown.length);
+  }
+
+  new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting) && drawn < shown.length) {
+      more();
+      observeAgain();
+    }
+  }, { rootMargin: "1200px" }).observe(byId("more"));
+
+  function observeAgain() {  // the end may still be in sight, which is no news to the observer
+    requestAnimationFrame(() => {
+      if (drawn < shown.length && byId("more").getBoundingClientRect().top < innerHeight + 1200) {
+        more();
+        observeAgain();
+      }
+    });
+  }
+
+  function card(doc) {
+    const article = make("article");
+    article.tabIndex = 0;
+    const header = make("header");
+    const wrong = doc.n_found - doc.n_right;
+    const verdict = `${doc.n_right} of ${doc.n_gold} found` + (wrong ? `, ${wrong} wrong` : "");
+    header.append(make("h2", "", doc.number), make("span", "soft", doc.id),
+      make("span", "verdict", verdict),
+      make("span", "prf", `P ${doc.p} · R ${doc.r} · F ${doc.f}`));
+    const sides = make("div", "sides");
+    sides.append(side("Gold", doc.words, doc.gold, doc.dir, "○"),
+      side("Predicted", doc.found_words ?? doc.words, doc.found, doc.dir, "✗"));
+    article.append(header, sides);
+    return article;
+  }
+
+  function side(title, words, spans, dir, sign) {
+    const section = make("section");
+    const line = make("div", "words");
+    line.dir = dir;
+    section.append(make("h3", "", title), line);
+    const rows = levels(spans);
+    const deepest = new Array(words.length).fill(-1);
+    spans.forEach(([start, end], i) => {
+      for (let w = start; w < end; w++) deepest[w] = Math.max(deepest[w], rows[i]);
+    });
+    const elements = words.map((word, w) => {
+      const element = make("span", /\s$/.test(word) ? "word space" : "word", word.trim() || "␣");
+      if (deepest[w] >= 0) element.style.paddingBottom = `${TOP + STEP * (deepest[w] + 1)}px`;
+      return element;
+    });
+    spans.forEach((each, i) => draw(each, rows[i], words, elements, title, sign));
+    line.append(...elements);
+    return section;
+  }
+
+  // Each span lies below all that are still open where it starts, so that what contains it is above.
+  function levels(spans) {
+    const order = spans.map((_, i) => i).sort((a, b) =>
+      spans[a][0] - spans[b][0] || spans[b][1] - spans[a][1] || spans[a][2] - spans[b][2]);
+    const rows = new Array(spans.length);
+    const ends = [];
+    for (const i of order) {
+      while (ends.length && ends[ends.length - 1] <= spans[i][0]) ends.pop();
+      rows[i] = ends.length;
+      ends.push(spans[i][1]);
+    }
+    return rows;
+  }
+
+  function draw(each, row, words, elements, title, sign) {
+    const [start, end, label, kind, depth, score] = each;
+    const bad = kind !== RIGHT;
+    const dim = passes(each) ? "" : " dim";
+    const text = words.slice(start, end).join("").trim();
+    const says = [`${title}: ${data.labels[label]}`, `“${text}”`, data.kinds[kind],
+      score === null ? "no score" : `score ${score.toFixed(3)}`,
+      `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`]
+      .filter((part) => title === "Predicted" || !part.endsWith("score")).join(" · ");
+    for (let w = start; w < end; w++) {
+      const bar = make("span", `bar${bad ? " bad" : ""}${w === end - 1 ? " last" : ""}${dim}`);
+      bar.style.background = colors[label];
+      bar.style.top = `calc(1.6em + ${TOP + STEP * row + 5}px)`;
+      bar.dataset.says = says;
+      elements[w].append(bar);
+    }
+    const name = `${bad ? `${sign} ` : title === "Predicted" ? "✓ " : ""}${data.labels[label]}`;
+    const tag = make("span", `tag${bad ? " bad" : ""}${dim}`, name);
+    tag.style.background = colors[label];
+    tag.style.top = `calc(1.6em + ${TOP + STEP * row}px)`;
+    tag.dataset.says = says;
+    tag.setAttribute("aria-label", says);
+    elements[start].append(tag, make("span", "room", name));
+  }
+
+  // Scores on hover, and by the arrow keys
+
+  function tell(element) {
+    const tip = byId("tip");
+    if (!element) { tip.hidden = true; return; }
+    tip.textContent = element.dataset.says;
+    tip.hidden = false;
+    const box = element.getBoundingClientRect();
+    const left = Math.max(4, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
+    const below = box.bottom + 6 + tip.offsetHeight < innerHeight;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
+  }
+
+  document.addEventListener("mouseover", (event) => tell(event.target.closest?.("[data-says]")));
+
+  function goTo(place) {
+    while (place >= drawn && drawn < shown.length) more();
+    const cards = byId("docs").children;
+    if (!cards.length) return;
+    current = Math.max(0, Math.min(place, cards.length - 1));
+    span = -1;
+    tell(null);
+    cards[current].focus();
+    cards[current].scrollIntoView({ block: "nearest" });
+  }
+
+  function step(by) {
+    const tags = byId("docs").children[current]?.querySelectorAll(".tag") ?? [];
+    if (!tags.length) return;
+    tags[span]?.classList.remove("here");
+    span = (Math.max(span, by > 0 ? -1 : 0) + by + tags.length) % tags.length;
+    tags[span].classList.add("here");
+    tags[span].scrollIntoView({ block: "nearest" });
+    tell(tags[span]);
+  }
+
+  byId("docs").addEventListener("focusin", (event) => {
+    const place = [...byId("docs").children].indexOf(event.target.closest("article"));
+    if (place !== current) { current = place; span = -1; }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") { byId("label-box").open = false; tell(null); document.activeElement.blur(); return; }
+    if (event.target.closest?.("input, select, textarea")) return;
+    const actions = {
+      j: () => goTo(current + 1),
+      k: () => goTo(current - 1),
+      ArrowRight: () => (current < 0 ? goTo(0) : step(1)),
+      ArrowLeft: () => step(-1),
+      l: () => { byId("label-box").open = true; byId("label-search").focus(); },
+      "/": () => byId("text").focus(),
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    actions[event.key]();
+  });
+
+  byId("label-search").addEventListener("input", (event) => {
+    const wanted = event.target.value.toLowerCase();
+    boxes.forEach((box, i) => {
+      box.parentElement.hidden = !data.labels[i].toLowerCase().includes(wanted);
+      box.parentElement.style.display = box.parentElement.hidden ? "none" : "";
+    });
+    event.stopPropagation();
+  });
+  for (const [id, value] of [["label-all", true], ["label-none", false]]) {
+    byId(id).addEventListener("click", () => {
+      boxes.forEach((box) => { if (!box.parentElement.hidden) box.checked = value; });
+      apply();
+    });
+  }
+  byId("filters").addEventListener("input", apply);
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("filters").addEventListener("reset", () => setTimeout(() => {
+    boxes.forEach((box) => { box.checked = true; });
+    apply();
+  }));
+  addEventListener("hashchange", () => { restore(); apply(); });
+
+  restore();
+  apply();
+  document.documentElement.dataset.ready = Math.round(performance.now());
+  document.documentElement.dataset.drawing = Math.round(performance.now() - began);
+})();

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_examples, make_pipeline
+
+pytest.importorskip("matplotlib")
+
+
+def run(*args, code=0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+PICTURES = {
+    "piqn_ner": ["query_locations", "query_types"],
+    "locate_and_label_ner": ["offsets"],
+    "proposer_regressor_ner": ["refinement"],
+    "diffusion_ner": ["trade_off", "trajectory"],
+    "mrc_ner": [],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "gold.spacy"
+    nlp = spacy.blank("en")
+    DocBin(docs=[eg.reference for eg in make_examples(nlp)]).to_disk(path)
+    return path
+
+
+@pytest.mark.parametrize("factory", PICTURES)
+def test_each_system_has_the_pictures_of_its_paper(factory, data, tmp_path):
+    make_pipeline(factory, threshold=0.0).to_disk(tmp_path / factory)
+    out = tmp_path / "pictures"
+    run("analyze", tmp_path / factory, data, out, "--steps", "1,2", "--spans", "4", "--doc", 3)
+    names = sorted(path.name for path in out.iterdir())
+    own = [f"{factory}-ner-{picture}.svg" for picture in PICTURES[factory]]
+    assert names == sorted(["f1_by_length.svg", *own])
+    assert all((out / name).read_text("utf8").startswith("<?xml") for name in names)
+
+
+def test_several_pipelines_as_png(data, tmp_path):
+    for name in ("one", "two"):
+        make_pipeline("locate_and_label_ner").to_disk(tmp_path / name)
+    out = tmp_path / "pictures"
+    run("analyze", tmp_path / "one", tmp_path / "two", data, out, "--format", "png")
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["f1_by_length.png", "one-ner-offsets.png", "two-ner-offsets.png"]
+    assert (out / names[0]).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        (("--steps", "1,x"), "--steps is '1,x'"),
+        (("--doc", "99"), "--doc is 99, but the data has only 10 docs"),
+        (("--spans-key", "nest"), "have: 'sc'"),
+    ],
+)
+def test_what_cannot_be_drawn(options, problem, data, tmp_path):
+    make_pipeline("locate_and_label_ner").to_disk(tmp_path / "model")
+    printed = run("analyze", tmp_path / "model", data, tmp_path / "out", *options, code=1)
+    assert problem in printed and not (tmp_path / "out").exists()

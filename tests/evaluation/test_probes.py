@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from spacy.tokens import Doc
+
+from spacy_nested_ner.evaluation import probes
+from spacy_nested_ner.evaluation.probes import QueryUse, nested_pipes
+from tests.conftest import make_examples, make_pipeline
+
+# Nothing is trained here: with a threshold of 0 every query, seed and proposal says something.
+
+
+def pipe_of(factory, model=None, **settings):
+    nlp = make_pipeline(factory, model, threshold=0.0, **settings)
+    (pipe,) = nested_pipes(nlp).values()
+    return nlp, pipe
+
+
+def docs_of(nlp):
+    return list(nlp.pipe(eg.predicted for eg in make_examples(nlp)))
+
+
+def places(doc: Doc):
+    return {(span.start, span.end, span.label_) for span in doc.spans["sc"]}
+
+
+def test_queries_and_what_they_predict():
+    learned = {"query_source": "learned", "n_queries": 12, "match_anchor": 0.0}
+    nlp, pipe = pipe_of("piqn_ner", learned)
+    for doc in docs_of(nlp):
+        use = probes.query_use(pipe, [doc])
+        assert not use.from_words
+        found = {
+            (round(place * len(doc), 3), pipe.labels[label])
+            for place, label in zip(use.location.tolist(), use.label.tolist())
+        }
+        assert found == {(round((s + e) / 2, 3), label) for s, e, label in places(doc)}
+        assert len(set(use.query.tolist())) == len(use.query)  # a query says one thing
+        assert use.query.max(initial=0) < 12
+
+
+def test_queries_made_from_words():
+    nlp, pipe = pipe_of("piqn_ner")
+    docs = docs_of(nlp)
+    use = probes.query_use(pipe, docs)
+    assert use.from_words and np.abs(use.location).max() < max(map(len, docs))
+    assert use.query.max() <= 3  # "p53" alone has four rounds, no sentence more
+    predicted = {label for doc in docs for _, _, label in places(doc)}
+    assert {pipe.labels[i] for i in use.label.tolist()} == predicted
+
+
+def test_type_matrix():
+    """Query 3 makes one of two predictions of label 0 and all of label 2."""
+    use = QueryUse(np.array([3, 5, 3]), np.zeros(3), np.array([0, 0, 2]), from_words=False)
+    queries, shares = use.type_matrix(4)
+    assert queries.tolist() == [3, 5]
+    assert shares.tolist() == [[0.5, 0, 1, 0], [0.5, 0, 0, 0]]
+
+
+def test_offsets_agree_with_a_loop_over_seeds():
+    nlp, pipe = pipe_of("locate_and_label_ner", filter_threshold=0.0, nms_decay=1.0)
+    head = probes.head_of(pipe)
+    with torch.no_grad():  # an untrained regressor moves nothing
+        head.offsets.output.weight.normal_(generator=torch.Generator().manual_seed(0))
+    expected = dict.fromkeys(probes.OFFSETS, 0)
+    docs = docs_of(nlp)
+    for doc in docs:
+        predicted = {(s, e - 1) for s, e, _ in places(doc)}
+        (batch,) = probes._read(pipe, [doc])
+        with torch.no_grad():
+            words = head.encode(batch.words, batch.mask)
+            seeds = head.seeds(batch.mask)
+            _, moved, legal = head.adjust(words, seeds)
+        for i in range(len(seeds.row)):
+            end = (int(moved.start[i]), int(moved.end[i]))
+            if legal[i] and end in predicted:
+                for before, after in zip((seeds.start[i], seeds.end[i]), end):
+                    expected[probes.OFFSETS[min(4, abs(after - int(before)))]] += 1
+    assert probes.offset_counts(pipe, docs) == expected
+    assert sum(expected.values()) > 0 and expected["1"] + expected["2"] > 0
+
+
+def test_refinement_ends_with_the_entities():
+    nlp, pipe = pipe_of("proposer_regressor_ner")
+    for doc in docs_of(nlp)[:4]:
+        paths = probes.refinement_paths(pipe, doc)
+        assert {path.stages.shape for path in paths} == {(4, 2)}  # proposer, 2 layers, entity
+        ends = {(int(p.stages[-1, 0]), int(p.stages[-1, 1]) + 1, p.label) for p in paths}
+        assert ends == places(doc)
+
+
+def test_denoising_ends_with_the_entities():
+    nlp, pipe = pipe_of("diffusion_ner", steps=3)
+    for doc in docs_of(nlp)[:4]:
+        paths = probes.denoising_paths(pipe, doc)
+        assert {path.stages.shape for path in paths} <= {(4, 2)}  # noise, 3 steps
+        ends = {(int(p.stages[-1, 0]), int(p.stages[-1, 1]) + 1, p.label) for p in paths}
+        assert ends == places(doc)
+        assert len(ends) == len(paths)  # spans that met are one path
+        assert probes.followed_words(pipe, doc) == [token.text for token in doc]
+
+
+def test_trade_off_of_steps_and_spans():
+    nlp, pipe = pipe_of("diffusion_ner", steps=2)
+    before = dict(pipe.cfg)
+    rows = probes.step_trade_off(nlp, pipe, make_examples(nlp), steps=(1, 3), spans=(4, 8))
+    assert [(row["spans"], row["steps"]) for row in rows] == [(4, 1), (4, 3), (8, 1), (8, 3)]
+    assert pipe.cfg == before and all(row["words_per_second"] > 0 for row in rows)
+    pipe.cfg.update(steps=3, n_spans=8, spans_per_word=0.0)
+    assert rows[-1]["f"] == pytest.approx(nlp.evaluate(make_examples(nlp))["nested_f"])

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_nested_ner.evaluation.report import compare_runs, data_facts, run_pipeline, scores
+
+TEXTS = ["The IL-2 gene is active.", "Nothing here.", "Another IL-2 gene."]
+
+
+def rules(spans_key="sc", label="DNA"):
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": spans_key})
+    ruler.add_patterns([{"label": label, "pattern": "IL-2 gene"}])
+    return nlp
+
+
+def examples_for(nlp, spans_key="sc"):
+    made = []
+    for text in TEXTS:
+        doc = nlp.make_doc(text)
+        doc.spans[spans_key] = []
+        if "IL-2" in text:
+            start = [token.text for token in doc].index("IL-2")
+            doc.spans[spans_key] = [
+                Span(doc, start, start + 2, "DNA"),
+                Span(doc, start, start + 1, "protein"),
+            ]
+        made.append(Example(nlp.make_doc(text), doc))
+    return made
+
+
+def test_run_and_scores():
+    nlp = rules()
+    run = run_pipeline(nlp, examples_for(nlp))
+    found = scores(run)
+    assert found["strict"]["micro"] == {
+        "p": 1.0,
+        "r": 0.5,
+        "f": pytest.approx(2 / 3),
+        "right": 2,
+        "predicted": 2,
+        "gold": 4,
+    }
+    assert found["strict"]["by_nesting"] == {"nested": found["strict"]["micro"]}
+    assert found["calibration"] is None and found["misaligned_predictions"] == 0
+    assert found["speed"]["words"] == sum(len(nlp.make_doc(text)) for text in TEXTS)
+    assert found["speed"]["seconds"] > 0
+    assert data_facts(run)["entities"] == 4 and data_facts(run)["documents"] == 3
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_docs_without_annotation_are_left_out():
+    nlp = rules()
+    unknown = Example(nlp.make_doc("IL-2 gene"), nlp.make_doc("IL-2 gene"))
+    run = run_pipeline(nlp, [*examples_for(nlp), unknown])
+    assert data_facts(run)["documents_without_annotation"] == 1
+    assert scores(run)["strict"]["micro"]["predicted"] == 2
+
+
+def test_pipelines_on_the_same_data_are_compared():
+    runs = [run_pipeline(nlp, examples_for(nlp)) for nlp in (rules(), rules(label="RNA"))]
+    compared = compare_runs(runs, samples=20)
+    assert compared["differences"][0]["f"]["difference"] == pytest.approx(-2 / 3)
+    assert compare_runs(runs, samples=0) is None
+    nlp = rules()
+    other = run_pipeline(nlp, examples_for(nlp)[1:])
+    with pytest.raises(ValueError, match="not been run on the same gold"):
+        compare_runs([runs[0], other])
+    assert compare_runs([run_pipeline(nlp, examples_for(nlp)[:1])]) is None  # one doc
+
+
+def test_flat_entities_where_asked_for():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
+    with pytest.raises(ValueError, match=r"doc\.ents are read with --ents"):
+        run_pipeline(nlp, examples_for(nlp))
+    run = run_pipeline(nlp, examples_for(nlp), ents=True)
+    assert scores(run)["strict"]["micro"]["right"] == 2
+
+
+def test_gold_in_doc_ents():
+    nlp = rules()
+    made = []
+    for text in TEXTS:
+        doc = nlp.make_doc(text)
+        doc.ents = [Span(doc, 1, 3, "DNA")] if "IL-2" in text else []
+        made.append(Example(nlp.make_doc(text), doc))
+    with pytest.raises(ValueError, match=r"have doc\.ents; --ents takes those"):
+        run_pipeline(nlp, made)
+    assert scores(run_pipeline(nlp, made, ents=True))["strict"]["micro"]["f"] == 1.0
+
+
+def test_keys_are_named():
+    nlp = rules("other")
+    with pytest.raises(ValueError, match=r"'nest'.* have: 'sc'"):
+        run_pipeline(nlp, examples_for(nlp), "nest")
+    with pytest.raises(ValueError, match="under spans key 'sc'; it uses: 'other'"):
+        run_pipeline(nlp, examples_for(nlp))
+
+
+@Language.component("shouting")
+def shouting(doc):
+    changed = Doc(doc.vocab, words=[token.text.upper() for token in doc])
+    changed.spans["sc"] = []
+    return changed
+
+
+def test_another_text_is_an_error():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("shouting")
+    with pytest.raises(ValueError, match="is not the text of the data"):
+        run_pipeline(nlp, examples_for(nlp))
