@@ -235,7 +235,7 @@ def test_all_labels_of_a_span(tmp_path):
     counts = SplitStatistics()
     counts.add(*with_key(record_to_doc(record, spacy.blank("en"))))
     assert counts.same_span == {"DNA + protein": 1}
-    assert counts.nested_entities == 0
+    assert counts.nested_entities == 2
 
 
 def with_key(converted):
