@@ -8,7 +8,8 @@ from __future__ import annotations
 import typer
 from spacy.cli._util import app
 
-from spacy_nested_ner.cli.convert import convert_cli
+from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
+from spacy_nested_ner.cli.export import ExportCommand, export_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
 nested_ner_cli = typer.Typer(
@@ -17,7 +18,8 @@ nested_ner_cli = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-nested_ner_cli.command("convert")(convert_cli)
+nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
+nested_ner_cli.command("export", cls=ExportCommand)(export_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)
 

@@ -11,12 +11,20 @@ from spacy_nested_ner.corpora import (  # each registers its readers
     rich_ere,
     xmi,
 )
-from spacy_nested_ner.corpora.records import SPLITS, CorpusError, Reader, ReadOptions, Record
+from spacy_nested_ner.corpora.records import (
+    SPLITS,
+    CorpusError,
+    Problems,
+    Reader,
+    ReadOptions,
+    Record,
+)
 from spacy_nested_ner.corpora.registry import get_reader, readers
 
 __all__ = [
     "SPLITS",
     "CorpusError",
+    "Problems",
     "ReadOptions",
     "Reader",
     "Record",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
@@ -104,7 +105,7 @@ def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tup
     _, label, offsets, covered = match.groups()
     fragments = [tuple(map(int, pair.split())) for pair in offsets.split(";")]
     _check_fragments(fragments, covered, text, path, number)
-    for (_, end), (start, _) in zip(fragments, fragments[1:]):
+    for (_, end), (start, _) in pairwise(fragments):
         if text[end:start].strip():
             return None, label
     return (fragments[0][0], fragments[-1][1]), label

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterable, Iterator, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.records import CorpusError, ReadOptions, Record
+from spacy_nested_ner.corpora.records import CorpusError, Problems, ReadOptions, Record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import grouped
 from spacy_nested_ner.corpora.settings import with_settings
@@ -82,8 +82,7 @@ def _read(path: Path, options: ReadOptions, defaults: ColumnSettings) -> Iterato
     settings = with_settings(defaults, options.settings)
     for file, split in named_files(Path(path)):
         records = _read_file(file, split, settings, options)
-        for record in grouped(options.problems.stop(records), options.group):
-            yield record
+        yield from grouped(options.problems.stop(records), options.group)
 
 
 def _read_file(
@@ -174,10 +173,12 @@ def _cell(path: Path, row: Row, column: int, what: str) -> str:
 
 
 def _find_scheme(path: Path, settings: ColumnSettings) -> str:
-    """The scheme that the tags of the whole file fit."""
+    """The scheme that the tags of the whole file fit. Sentences with malformed lines do not count:
+    they are reported when they are read."""
     evidence = Evidence.none()
+    quiet = Problems(skip=True, quiet=True)
     for _, rows in _sentences(path, settings):
-        for level in _levels(path, rows, settings):
+        for level in quiet.attempt(_levels, path, rows, settings) or []:
             for (tag, before), (line, _) in zip(pairs_with_before(level), rows):
                 evidence.add(tag, before, line)
     try:

@@ -6,8 +6,7 @@ import re
 from array import array
 from hashlib import blake2b
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Tuple
-
+from typing import Callable, Dict, Iterable, Sequence, Tuple
 
 from spacy_nested_ner.corpora.records import SPLITS
 
@@ -72,7 +71,7 @@ def random_split(
     return split_of
 
 
-def check_fractions(fractions: Fractions) -> None:
+def check_fractions(fractions: Sequence[float]) -> None:
     """Raise ValueError unless these are three numbers of at least 0 that sum up to 1."""
     if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
         raise ValueError(
