@@ -74,7 +74,7 @@ def test_label_studio_counts_of_characters(tmp_path):
     assert entities(read("label-studio", path)[0])[0] == ("Bo Li's lab", "ORG")
     items[0]["annotations"][2]["result"][0]["value"]["start"] += 3
     path.write_text(json.dumps(items), encoding="utf8")
-    with pytest.raises(CorpusError, match="line 1: a region at 5 is \"Bo Li's lab\", but"):
+    with pytest.raises(CorpusError, match='line 1: a region at 5 is "Bo Li\'s lab", but'):
         read("label-studio", path)
 
 

@@ -26,12 +26,12 @@ def test_schemes(scheme):
 
 
 def test_bilou_is_read_as_bioes():
-    assert decode_tags("B-A L-A U-A O B-B-x I-B-x L-B-x O U-C".split(), "BIOES") == SPANS
+    assert decode_tags(["B-A", "L-A", "U-A", "O", "B-B-x", "I-B-x", "L-B-x", "O", "U-C"], "BIOES") == SPANS
 
 
 @pytest.mark.parametrize("prefix", ["", "I-"])
 def test_io_joins_neighbours(prefix):
-    tags = [f"{prefix}{tag}" if tag != "O" else tag for tag in "A A A O B-x B-x C".split()]
+    tags = [f"{prefix}{tag}" if tag != "O" else tag for tag in ["A", "A", "A", "O", "B-x", "B-x", "C"]]
     assert decode_tags(tags, "IO") == [(0, 3, "A"), (4, 6, "B-x"), (6, 7, "C")]
 
 
