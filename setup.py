@@ -9,6 +9,7 @@ ABOUT: dict = {}
 exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
 DEV = ["pytest>=8.0", "setuptools>=70.1", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
 
 setup(
@@ -34,7 +35,7 @@ setup(
         "typer>=0.9.0,<1.0.0",
         "wasabi>=0.9.1,<1.2.0",
     ],
-    extras_require={"transformers": TRANSFORMERS, "dev": DEV + TRANSFORMERS},
+    extras_require={"transformers": TRANSFORMERS, "xmi": XMI, "dev": DEV + TRANSFORMERS + XMI},
     entry_points={
         "spacy_factories": [
             "diffusion_ner = spacy_nested_ner.pipeline.factories:make_diffusion_ner",

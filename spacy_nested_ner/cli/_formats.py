@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict
+from typing import Any, Dict
 
 from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    from click import Context, HelpFormatter
 
 
 class FormatsCommand(TyperCommand):
@@ -17,7 +14,7 @@ class FormatsCommand(TyperCommand):
         """A line of description by format."""
         raise NotImplementedError
 
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the formats below the options."""
         rows = sorted(self.formats().items())
         with formatter.section("Formats"):

@@ -108,7 +108,7 @@ def _record(doc_id: str, file: Path, split: str, options: ReadOptions) -> Record
     edits = [(0, first, ""), (last, len(whole), ""), *reference_edits(whole, first, last)]
     rewritten = Rewritten(whole, [edit for edit in edits if edit[0] < edit[1]])
     spans: List[CharSpan] = []
-    dropped = Dropped()
+    dropped: Dropped = Dropped()
     for mention in stream_xml(file, _ApfHandler(), EXPECTED):
         if options.problems.attempt(_check, mention, whole, file) is None:
             continue

@@ -146,8 +146,8 @@ def _doccano(item: Object, place: Place, split: str, options: ReadOptions) -> Ou
         (entity.get("start_offset"), entity.get("end_offset"), entity.get("label"))
         for entity in _objects(item, "entities", place)
     ]
-    triples = item.get("label", item.get("labels", []))
-    if "entities" not in item and "label" not in item and "labels" not in item:
+    triples: Any = item.get("label", item.get("labels")) or []
+    if not {"entities", "label", "labels"} & set(item) or not isinstance(triples, list):
         raise CorpusError("expected the spans as 'label', 'labels' or 'entities'.", *place)
     for triple in triples:
         if not isinstance(triple, list) or len(triple) != 3:

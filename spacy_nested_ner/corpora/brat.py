@@ -83,14 +83,17 @@ def _annotation_files(path: Path) -> List[Tuple[Path, str]]:
 def _document(ann: Path, split: str, options: ReadOptions) -> Record:
     text = read_text(ann.with_suffix(".txt"))
     spans: List[CharSpan] = []
-    dropped = Dropped()
+    dropped: Dropped = Dropped()
     for number, line in read_lines(ann):
         if line.startswith("T"):
             found = options.problems.attempt(_entity, ann, number, line, text)
-            if found is not None and found[0] is None:
-                dropped["discontinuous", found[1]] += 1
-            elif found is not None:
-                spans.append((*found[0], found[1]))
+            if found is None:
+                continue
+            place, label = found
+            if place is None:
+                dropped["discontinuous", label] += 1
+            else:
+                spans.append((*place, label))
     kept, cleaned = clean_spans(text, spans, one_label=options.all_labels is False)
     dropped.update(cleaned)
     return Record(ann.stem, split, text, kept, sentence_starts=[], dropped=dropped)

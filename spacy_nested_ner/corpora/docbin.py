@@ -40,7 +40,7 @@ class DocBinWriter:
     def __enter__(self) -> DocBinWriter:
         for name in (*_RAW, *_LISTS):
             part = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)
-            self._parts[name] = self._stack.enter_context(part)  # type: ignore[assignment]
+            self._parts[name] = self._stack.enter_context(part)
         return self
 
     def __exit__(self, *_: object) -> None:

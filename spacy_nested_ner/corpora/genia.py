@@ -59,8 +59,9 @@ class Sentence:
 
 @readers.register("genia")
 def read_genia(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Records of the GENIA corpus: one per sentence, or per article with `group="article"`.
+    """GENIA 3.02 in its original XML (terms, or terms and parts of speech)
 
+    One record per sentence, or per article with `group="article"`.
     An article that the published split cuts in two becomes one record in each split.
 
     path: GENIAcorpus3.02.tgz as distributed, or the .xml or .xml.gz from it.

@@ -114,7 +114,8 @@ def _records(
 
 def _fours(lines: Lines) -> Iterator[Tuple[int, List[str]]]:
     """Number of the first of four lines, and the lines; blank lines before them are passed over."""
-    number, four = 0, []
+    number = 0
+    four: List[str] = []
     for line_number, line in lines:
         if not four and not line.strip():
             continue

@@ -157,7 +157,7 @@ def with_omissions(items: Iterable[Union[Record, Dropped]]) -> Iterator[Record]:
     """The records; counts of whole items that were left out go to the record behind or, at the
     end, before them. Without any record they are logged."""
     held: Optional[Record] = None
-    pending = Dropped()
+    pending: Dropped = Dropped()
     for item in items:
         if not isinstance(item, Record):
             pending.update(item)

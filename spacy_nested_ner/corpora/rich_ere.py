@@ -88,7 +88,7 @@ def _record(
     raw = read_text(source)
     rewritten = Rewritten(raw, _markup_edits(raw))
     spans: List[CharSpan] = []
-    dropped = Dropped()
+    dropped: Dropped = Dropped()
     for file in annotations:
         for mention in stream_xml(file, _EreHandler(), EXPECTED):
             found = options.problems.attempt(_located, mention, raw, file)

@@ -21,8 +21,8 @@ def read(name, path, **options):
 
 def test_prodigy():
     first, second = read("prodigy", TOOLS / "prodigy.jsonl")
-    assert entities(first) == [("Dr. Bo Li’s lab", "ORG"), ("Bo Li", "PER"), ("Paris", "GPE")]
-    assert first.words[2:6] == ["Li", "’s", "lab", "😀"] and first.doc_id == "1842734674"
+    assert entities(first) == [("Dr. Bo Li\u2019s lab", "ORG"), ("Bo Li", "PER"), ("Paris", "GPE")]
+    assert first.words[2:6] == ["Li", "\u2019s", "lab", "😀"] and first.doc_id == "1842734674"
     assert second.words is None and entities(second) == [("Rome", "GPE")]
     dropped = first.dropped + second.dropped
     assert dropped == {("not accepted", "reject"): 1, ("not accepted", "ignore"): 1}
@@ -33,7 +33,7 @@ def test_tokens_of_prodigy_keep_the_text_where_the_tokenizer_agrees():
     record = read("prodigy", TOOLS / "prodigy.jsonl")[0]
     doc, _ = record_to_doc(record, nlp)
     assert doc.text == record.text and not doc.has_unknown_spaces
-    record.words = ["Dr.", "Bo", "Li’s", *record.words[4:]]
+    record.words = ["Dr.", "Bo", "Li\u2019s", *record.words[4:]]
     doc, dropped = record_to_doc(record, nlp)
     assert [token.text for token in doc] == record.words and doc.has_unknown_spaces
     assert dropped == {("misaligned", "PER"): 1}

@@ -1,3 +1,5 @@
+"""Column formats and their tags."""
+
 from __future__ import annotations
 
 import gzip
@@ -26,13 +28,15 @@ def test_schemes(scheme):
 
 
 def test_bilou_is_read_as_bioes():
-    assert decode_tags(["B-A", "L-A", "U-A", "O", "B-B-x", "I-B-x", "L-B-x", "O", "U-C"], "BIOES") == SPANS
+    tags = TAGS["BIOES"].replace("E-", "L-").replace("S-", "U-")
+    assert decode_tags(tags.split(), "BIOES") == SPANS
 
 
 @pytest.mark.parametrize("prefix", ["", "I-"])
 def test_io_joins_neighbours(prefix):
-    tags = [f"{prefix}{tag}" if tag != "O" else tag for tag in ["A", "A", "A", "O", "B-x", "B-x", "C"]]
-    assert decode_tags(tags, "IO") == [(0, 3, "A"), (4, 6, "B-x"), (6, 7, "C")]
+    labels = ["A", "A", "", "B-x", "B-x", "C"]
+    tags = [f"{prefix}{label}" if label else "O" for label in labels]
+    assert decode_tags(tags, "IO") == [(0, 2, "A"), (3, 5, "B-x"), (5, 6, "C")]
 
 
 @pytest.mark.parametrize(
