@@ -37,12 +37,19 @@ def convert_corpus(
     that were skipped.
 
     Returns the statistics of each split, a split without records included.
+
+    Raises ValueError if a record belongs to no split.
     """
     options = options or ReadOptions()
     statistics = {split: SplitStatistics() for split in SPLITS}
     with ExitStack() as stack:
         bins = {split: stack.enter_context(DocBinWriter()) for split in SPLITS}
         for record in records:
+            if record.split not in SPLITS:
+                raise ValueError(
+                    f"{record.doc_id}: the record belongs to no split. Read the corpus with "
+                    "read_corpus, which divides it, or set record.split."
+                )
             for doc, dropped in record_to_docs(record, nlp, spans_key, options):
                 statistics[record.split].add(doc, spans_key, dropped)
                 bins[record.split].add(doc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -10,6 +11,8 @@ from spacy_nested_ner.corpora.records import CorpusError, Problems
 from spacy_nested_ner.corpora.text import open_text, reading
 
 CHUNK = 1 << 16
+
+_BLANKS = re.compile(r"\s*")
 
 Item = Tuple[int, Dict[str, Any]]
 """Line on which an object begins, and the object."""
@@ -88,11 +91,10 @@ class _Stream:
     def next_character(self) -> str:
         """The next character that is no whitespace, which stays; "" at the end."""
         while True:
-            rest = self._text[self._position :].lstrip()
-            if rest:
-                self._skip(len(self._text) - self._position - len(rest))
-                return rest[0]
-            self._skip(len(self._text) - self._position)
+            blanks = _BLANKS.match(self._text, self._position)
+            self._skip(len(blanks.group()) if blanks else 0)
+            if self._position < len(self._text):
+                return self._text[self._position]
             if not self._more(CHUNK):
                 return ""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from spacy_nested_ner.corpora.records import (
     CharSpan,
@@ -51,12 +51,12 @@ def read_rich_ere(path: Path, options: ReadOptions) -> Iterator[Record]:
     if root.is_file():
         raise CorpusError("expected the folder that holds source and annotation files.", path)
     sources = {file.name: file for file in sorted(root.rglob("*")) if file.is_file()}
-    files = files_below(root, SUFFIX)
-    for doc_id, group in groupby(files, key=lambda pair: _document_id(pair[0], sources)):
-        annotations = list(group)
-        record = options.problems.attempt(
-            _record, doc_id, [file for file, _ in annotations], annotations[0][1], sources, options
-        )
+    files = [
+        (_document_id(file, sources), file, split) for file, split in files_below(root, SUFFIX)
+    ]
+    for doc_id, group in groupby(sorted(files), key=lambda row: row[0]):
+        _, annotations, splits = zip(*group)
+        record = options.problems.attempt(_record, doc_id, annotations, splits[0], sources, options)
         if record is not None:
             yield record
 
@@ -76,7 +76,7 @@ def _source(doc_id: str, sources: Dict[str, Path]) -> Optional[Path]:
 
 def _record(
     doc_id: str,
-    annotations: List[Path],
+    annotations: Sequence[Path],
     split: str,
     sources: Dict[str, Path],
     options: ReadOptions,

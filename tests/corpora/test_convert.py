@@ -102,3 +102,11 @@ def test_every_registered_reader_resolves():
 def test_unknown_options(options):
     with pytest.raises(ValueError, match="must be one of"):
         ReadOptions(**options)
+
+
+def test_records_need_a_split(nlp, tmp_path):
+    with pytest.raises(
+        ValueError, match="d1: the record belongs to no split. Read the corpus with"
+    ):
+        convert_corpus([Record("d1", "", "a", [])], tmp_path, nlp)
+    assert not list(tmp_path.iterdir())

@@ -223,6 +223,22 @@ def test_rich_ere_offsets_one_beside(shared, tmp_path):
         list(get_reader("rich-ere")(tmp_path, ReadOptions()))
 
 
+def test_rich_ere_in_several_files(shared, tmp_path):
+    for file in (shared / "ace_format_fixtures" / "kbp2017" / "data").rglob("*.xml"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    whole = tmp_path / "NYT_ENG_20240101.0001.rich_ere.xml"
+    text = whole.read_text("utf8")
+    parts = re.findall(r"<entity .*?</entity>", text, re.DOTALL)
+    for i in range(2):
+        name = f"NYT_ENG_20240101.0001_{i}.rich_ere.xml"
+        entities_of_part = "".join(parts[i::2])
+        xml = f'<deft_ere doc_id="x"><entities>{entities_of_part}</entities></deft_ere>'
+        (tmp_path / name).write_text(xml, encoding="utf8")
+    whole.unlink()
+    found = {r.doc_id: len(r.spans) for r in get_reader("rich-ere")(tmp_path, ReadOptions())}
+    assert found == {"ENG_DF_000001_20240101_F00000001": 21, "NYT_ENG_20240101.0001": 21}
+
+
 def test_rich_ere_without_source(shared, tmp_path):
     (file,) = (shared / "ace_format_fixtures" / "kbp2017").rglob("NYT*.rich_ere.xml")
     (tmp_path / file.name).write_bytes(file.read_bytes())
