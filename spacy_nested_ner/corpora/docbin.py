@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, Any, Dict
 
 from spacy.tokens import Doc, DocBin
-from srsly import msgpack_dumps
 from srsly.msgpack import Packer
 
 KEPT_IN_MEMORY = 1 << 20
@@ -34,6 +33,7 @@ class DocBinWriter:
     def __init__(self) -> None:
         self._bin = DocBin(attrs=["SENT_START"], store_user_data=True)
         self._lengths = array("i")
+        self._packer = Packer(use_bin_type=True)  # to make one costs more than to pack a doc
         self._parts: Dict[str, IO[bytes]] = {}
         self._stack = ExitStack()
 
@@ -56,7 +56,7 @@ class DocBinWriter:
         for name in _RAW:
             self._parts[name].write(getattr(self._bin, name).pop().tobytes("C"))
         for name in _LISTS:
-            self._parts[name].write(msgpack_dumps(getattr(self._bin, name).pop()))
+            self._parts[name].write(self._packer.pack(getattr(self._bin, name).pop()))
 
     def write(self, path: Path) -> None:
         """Put the file together.
@@ -65,24 +65,23 @@ class DocBinWriter:
         """
         with path.open("wb") as file:
             packed = _Compressed(file)
-            packer = Packer(use_bin_type=True)
-            packed.write(packer.pack_map_header(10))
+            packed.write(self._packer.pack_map_header(10))
             self._pack(packed, "version", self._bin.version)
             self._pack(packed, "attrs", self._bin.attrs)
             for name in _RAW:
-                packed.write(packer.pack(name))
+                packed.write(self._packer.pack(name))
                 self._copy_raw(packed, name)
             self._pack(packed, "lengths", self._lengths.tobytes())
             self._pack(packed, "strings", sorted(self._bin.strings))
             for name in _LISTS:
-                packed.write(packer.pack(name))
-                packed.write(packer.pack_array_header(len(self)))
+                packed.write(self._packer.pack(name))
+                packed.write(self._packer.pack_array_header(len(self)))
                 self._copy(packed, name)
             packed.close()
 
     def _pack(self, packed: _Compressed, name: str, value: Any) -> None:
-        packed.write(msgpack_dumps(name))
-        packed.write(msgpack_dumps(value))
+        packed.write(self._packer.pack(name))
+        packed.write(self._packer.pack(value))
 
     def _copy_raw(self, packed: _Compressed, name: str) -> None:
         size = self._parts[name].tell()
