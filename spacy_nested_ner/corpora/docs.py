@@ -9,7 +9,12 @@ from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc, Span
 
 from spacy_nested_ner.corpora.records import Dropped, ReadOptions, Record
-from spacy_nested_ner.corpora.sentences import line_starts, split_at_sentences, word_places
+from spacy_nested_ner.corpora.sentences import (
+    line_starts,
+    split_at_sentences,
+    unbridged_starts,
+    word_places,
+)
 
 
 def record_to_docs(
@@ -18,6 +23,7 @@ def record_to_docs(
     """The docs of a record, with what each had to leave out: one, or one per sentence."""
     if not record.sentence_starts and options.sentences != "corpus":
         record.sentence_starts = _find_sentences(record.text, nlp, options.sentences)
+        record.sentence_starts = unbridged_starts(record)
     parts = split_at_sentences(record) if options.group == "sentence" else iter([record])
     for part in parts:
         yield record_to_doc(part, nlp, spans_key, options.tokens)

@@ -42,7 +42,7 @@ def joined(parts: List[Record], separator: str = " ") -> Record:
 def split_at_sentences(record: Record) -> Iterator[Record]:
     """One record per sentence. Sentences that an entity bridges stay together, as in the papers
     on ACE (Lu and Roth 2015). What was dropped is counted with the first."""
-    starts = _outside_of_spans(record)
+    starts = unbridged_starts(record)
     if len(starts) < 2:
         yield record
         return
@@ -94,8 +94,8 @@ def word_places(text: str, words: Iterable[str]) -> List[Tuple[int, int]]:
     return places
 
 
-def _outside_of_spans(record: Record) -> List[int]:
-    """Sentence starts that are not inside an entity."""
+def unbridged_starts(record: Record) -> List[int]:
+    """Sentence starts of a record that are not inside an entity; the first is 0."""
     kept, reach, spans = [], 0, iter(record.spans)
     span = next(spans, None)
     for start in sorted({0, *record.sentence_starts}):

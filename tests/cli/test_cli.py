@@ -79,6 +79,14 @@ def test_convert_reports_bad_files(tmp_path, name, content, problem):
     assert not (tmp_path / "out").exists()
 
 
+def test_convert_keeps_what_is_before_damage_if_asked(tmp_path):
+    (tmp_path / "cut.xml").write_bytes(SAMPLE.read_bytes()[:50_000])
+    output = run("convert", "genia", tmp_path / "cut.xml", tmp_path / "out", "--skip-errors")
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf8"))
+    assert "Skipped 1 errors" in output and 50 < report["splits"]["train"]["sentences"] < 185
+    assert "ends too early" in report["first_skipped_errors"][0]
+
+
 def test_convert_unknown_format(tmp_path):
     output = run("convert", "nope", SAMPLE, tmp_path / "out", code=1)
     assert "Known formats: ace, brat, " in output and ", genia, " in output

@@ -197,6 +197,13 @@ def test_articles_keep_their_sentences(nlp):
     assert [sentence.text for sentence in doc.sents] == ["One.", "Two."]
 
 
+def test_found_sentences_of_an_article_do_not_cut_entities(nlp):
+    record = Record("d", "dev", "Mr. X. Dole\nis. He.", [(0, 14, "X")], sentence_starts=[])
+    options = ReadOptions(group="article", sentences="lines")
+    ((doc, _),) = record_to_docs(record, nlp, "sc", options)
+    assert len(list(doc.sents)) == 1 and doc.has_annotation("SENT_START")
+
+
 TEXTS = st.lists(st.lists(st.sampled_from(["a", "bc", "d"]), min_size=1, max_size=4), min_size=1)
 
 
