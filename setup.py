@@ -10,6 +10,7 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
 DEV = ["pytest>=8.0", "setuptools>=70.1", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
 
 setup(
@@ -41,7 +42,8 @@ setup(
     extras_require={
         "transformers": TRANSFORMERS,
         "plots": PLOTS,
-        "dev": DEV + TRANSFORMERS + PLOTS,
+        "xmi": XMI,
+        "dev": DEV + TRANSFORMERS + PLOTS + XMI,
     },
     entry_points={
         "spacy_factories": [

@@ -9,8 +9,9 @@ import typer
 from spacy.cli._util import app
 
 from spacy_nested_ner.cli.analyze import analyze_cli
-from spacy_nested_ner.cli.convert import convert_cli
+from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
 from spacy_nested_ner.cli.evaluate import evaluate_cli
+from spacy_nested_ner.cli.export import ExportCommand, export_cli
 from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
@@ -21,8 +22,9 @@ nested_ner_cli = typer.Typer(
     rich_markup_mode=None,
 )
 nested_ner_cli.command("analyze")(analyze_cli)
-nested_ner_cli.command("convert")(convert_cli)
+nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
 nested_ner_cli.command("evaluate")(evaluate_cli)
+nested_ner_cli.command("export", cls=ExportCommand)(export_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)

@@ -5,13 +5,16 @@
 from collections import Counter
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Annotated, Dict, List, Optional, Sequence, Tuple
 
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli._formats import FormatsCommand
+
 if TYPE_CHECKING:
     from spacy_nested_ner.corpora import ReadOptions
+    from spacy_nested_ner.corpora.read import SplitOptions
     from spacy_nested_ner.corpora.statistics import SplitStatistics
 
 
@@ -20,6 +23,8 @@ class Tokens(str, Enum):
 
     published = "published"
     spacy = "spacy"
+    character = "character"
+    cut = "cut"
 
 
 class Group(str, Enum):
@@ -29,8 +34,33 @@ class Group(str, Enum):
     article = "article"
 
 
-FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Corpus format: genia")]
-InputArg = Annotated[Path, typer.Argument(metavar="INPUT", help="Corpus file, as distributed")]
+class Sentences(str, Enum):
+    """Where sentences begin if the corpus does not say so."""
+
+    corpus = "corpus"
+    lines = "lines"
+    rules = "rules"
+
+
+class ConvertCommand(FormatsCommand):
+    """Lists the registered readers below its help."""
+
+    def formats(self) -> Dict[str, str]:
+        """One line for each reader."""
+        from spacy_nested_ner.corpora import readers
+
+        return {name: reader.__doc__ or "" for name, reader in readers.get_all().items()}
+
+
+FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Corpus format, see below")]
+InputsArg = Annotated[
+    List[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Files or folders as distributed. Write train=PATH, dev=PATH, test=PATH where the "
+        "name does not tell the split",
+    ),
+]
 OutputArg = Annotated[
     Path,
     typer.Argument(
@@ -39,11 +69,39 @@ OutputArg = Annotated[
 ]
 TokensOpt = Annotated[
     Tokens,
-    typer.Option(help="Tokens of the published data set, or spaCy's tokenizer on the raw text"),
+    typer.Option(
+        help="Tokens of the corpus (spaCy's where it is plain text), spaCy's tokenizer on the "
+        "text, single characters, or tokens cut at the edges of entities too"
+    ),
 ]
 GroupOpt = Annotated[Group, typer.Option(help="One doc per sentence or per article")]
+SentencesOpt = Annotated[
+    Sentences,
+    typer.Option(help="Where the corpus marks no sentences: leave it so, lines, or spaCy's rules"),
+]
 AllLabelsOpt = Annotated[
-    bool, typer.Option("--all-labels", help="Keep every label of a span, not one")
+    Optional[bool],
+    typer.Option(
+        "--all-labels/--one-label",
+        help="Keep every label of a span, or one; else as the published data set",
+        show_default=False,
+    ),
+]
+SetOpt = Annotated[
+    Optional[List[str]],
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A setting of the format, see docs/corpora.md"
+    ),
+]
+SkipOpt = Annotated[
+    bool, typer.Option("--skip-errors", help="Count malformed input and go on behind it")
+]
+SeedOpt = Annotated[
+    int, typer.Option(help="Seed of the split by document, where the corpus has no split")
+]
+FractionsOpt = Annotated[str, typer.Option(help="Shares of train, dev and test in that split")]
+ResplitOpt = Annotated[
+    bool, typer.Option("--resplit", help="Split by document even if the corpus has a split")
 ]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
@@ -51,51 +109,100 @@ LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 
 def convert_cli(
     corpus_format: FormatArg,
-    input_path: InputArg,
+    inputs: InputsArg,
     output_dir: OutputArg,
     tokens: TokensOpt = Tokens.published,
     group: GroupOpt = Group.sentence,
-    all_labels: AllLabelsOpt = False,
+    sentences: SentencesOpt = Sentences.corpus,
+    all_labels: AllLabelsOpt = None,
+    settings: SetOpt = None,
+    skip_errors: SkipOpt = False,
+    split_seed: SeedOpt = 0,
+    split_fractions: FractionsOpt = "0.8,0.1,0.1",
+    resplit: ResplitOpt = False,
     spans_key: SpansKeyOpt = "sc",
     lang: LangOpt = "en",
 ) -> None:
     """Convert a corpus with nested entities into spaCy's binary format and report what it holds."""
-    from spacy_nested_ner.corpora import ReadOptions
+    from spacy_nested_ner.corpora import Problems, ReadOptions
 
-    options = ReadOptions(tokens=tokens.value, group=group.value, all_labels=all_labels)
     try:
-        statistics = _convert(corpus_format, input_path, output_dir, options, spans_key, lang)
+        options = ReadOptions(
+            tokens=tokens.value,
+            group=group.value,
+            sentences=sentences.value,
+            all_labels=all_labels,
+            settings=_settings(settings or []),
+            problems=Problems(skip_errors),
+        )
+        split = _split_options(split_fractions, split_seed, resplit)
+        statistics = _convert(corpus_format, inputs, output_dir, options, split, spans_key, lang)
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot convert the corpus. Nothing was written.", str(err), exits=1)
     print_report(statistics)
-    empty = [split for split, counts in statistics.items() if not counts.documents]
+    if options.problems.count:
+        msg.warn(f"Skipped {options.problems.count} errors, the first ones are in report.json.")
+    empty = [name for name, counts in statistics.items() if not counts.documents]
     if empty:
         msg.warn(f"No documents for {', '.join(empty)}: the files are there but empty.")
-    files = ", ".join(f"{split}.spacy" for split in statistics)
+    files = ", ".join(f"{name}.spacy" for name in statistics)
     msg.good(f"Wrote {files} and report.json to {output_dir}")
 
 
 def _convert(
     corpus_format: str,
-    input_path: Path,
+    inputs: List[str],
     output_dir: Path,
     options: "ReadOptions",
+    split: "SplitOptions",
     spans_key: str,
     lang: str,
 ) -> "Dict[str, SplitStatistics]":
-    from dataclasses import asdict
-
     import spacy
     from tqdm import tqdm
 
-    from spacy_nested_ner.corpora import get_reader
     from spacy_nested_ner.corpora.convert import convert_corpus
+    from spacy_nested_ner.corpora.read import Source, read_corpus
 
-    reader = get_reader(corpus_format)
-    source = {"format": corpus_format, "source": input_path.name, **asdict(options), "lang": lang}
+    sources = [Source.parse(text) for text in inputs]
+    names = [source.path.name for source in sources]
+    report = {
+        "format": corpus_format,
+        "source": names[0] if len(names) == 1 else names,
+        **options.to_dict(),
+        "lang": lang,
+        "split_seed": split.seed,
+        "split_fractions": list(split.fractions),
+    }
     nlp = spacy.blank(lang)
-    records = tqdm(reader(input_path, options), desc="Converting", unit=" docs", mininterval=0.5)
-    return convert_corpus(records, output_dir, nlp, spans_key, source)
+    records = read_corpus(
+        corpus_format,
+        sources,
+        options,
+        split,
+        lambda items, what: tqdm(items, desc=what, unit=" records", mininterval=0.5),
+    )
+    return convert_corpus(records, output_dir, nlp, spans_key, report, options)
+
+
+def _settings(texts: List[str]) -> Dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    wrong = [text for text, (_, sign, _) in zip(texts, pairs) if not sign]
+    if wrong:
+        raise ValueError(f"--set takes NAME=VALUE, not {wrong[0]!r}.")
+    return {name: value for name, _, value in pairs}
+
+
+def _split_options(fractions: str, seed: int, redo: bool) -> "SplitOptions":
+    from spacy_nested_ner.corpora.read import SplitOptions
+    from spacy_nested_ner.corpora.splits import check_fractions
+
+    try:
+        shares = tuple(float(part) for part in fractions.split(","))
+    except ValueError:
+        shares = ()
+    check_fractions(shares)
+    return SplitOptions((shares[0], shares[1], shares[2]), seed, redo)
 
 
 def print_report(statistics: "Dict[str, SplitStatistics]") -> None:

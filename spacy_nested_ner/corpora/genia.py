@@ -26,8 +26,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.records import CharSpan, ReadOptions, Record, span_order
+from spacy_nested_ner.corpora.records import CharSpan, ReadOptions, Record
 from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.sentences import joined
+from spacy_nested_ner.corpora.spans import clean_spans, stripped
 from spacy_nested_ner.corpora.xml import XmlHandler, stream_xml
 
 LABELS = ("DNA", "RNA", "cell_line", "cell_type", "protein")
@@ -57,24 +59,25 @@ class Sentence:
 
 @readers.register("genia")
 def read_genia(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Records of the GENIA corpus: one per sentence, or per article with `group="article"`.
+    """GENIA 3.02 in its original XML (terms, or terms and parts of speech)
 
+    One record per sentence, or per article with `group="article"`.
     An article that the published split cuts in two becomes one record in each split.
 
     path: GENIAcorpus3.02.tgz as distributed, or the .xml or .xml.gz from it.
 
     Raises CorpusError, with file and line, if it is not such a file or is damaged.
     """
-    make = _published_record if options.tokens == "published" else _raw_record
+    make = _published_record if options.tokens in ("published", "cut") else _raw_record
     records = (
-        (sentence.article, make(sentence, split, options.all_labels))
+        (sentence.article, make(sentence, split, bool(options.all_labels)))
         for split, sentence in _with_split(read_sentences(Path(path)))
     )
     if options.group == "sentence":
         yield from (record for _, record in records)
         return
     for _, group in groupby(records, key=lambda pair: (pair[0], pair[1].split)):
-        yield _joined([record for _, record in group])
+        yield joined([record for _, record in group])
 
 
 def read_sentences(path: Path) -> Iterator[Sentence]:
@@ -198,7 +201,8 @@ def _published_words(sentence: Sentence) -> List[Tuple[int, int]]:
     found: List[Tuple[int, int]] = []
     for start, end in pairwise(edges):
         if (start, end) in whole:
-            found += _stripped(sentence.text, start, end)
+            place = stripped(sentence.text, start, end)
+            found += [place] if place else []
         else:
             matches = _WORD.finditer(sentence.text, start, end)
             found += [match.span() for match in matches]
@@ -208,22 +212,15 @@ def _published_words(sentence: Sentence) -> List[Tuple[int, int]]:
 def _entities(sentence: Sentence, all_labels: bool) -> Tuple[List[CharSpan], Counter]:
     """Entities of the five classes, and why the other terms are none."""
     dropped: Counter = Counter()
-    by_span: Dict[Tuple[int, int], List[str]] = {}
+    found: List[CharSpan] = []
     for start, end, sem in sentence.terms:
         label, reason = _classify(sem)
-        place = _stripped(sentence.text, start, end)
         if label is None:
             dropped[reason] += 1
-        elif not place:
-            dropped["no text", label] += 1
-        elif label in by_span.setdefault(place[0], []):
-            dropped["same label twice on one span", label] += 1
         else:
-            by_span[place[0]].append(label)
-    if not all_labels:
-        dropped.update(_keep_one_label(by_span))
-    spans = [(*place, label) for place, labels in by_span.items() for label in labels]
-    return sorted(spans, key=span_order), dropped
+            found.append((start, end, label))
+    spans, cleaned = clean_spans(sentence.text, found, one_label=not all_labels)
+    return spans, dropped + cleaned
 
 
 def _classify(sem: Optional[str]) -> Tuple[Optional[str], Tuple[str, str]]:
@@ -236,39 +233,3 @@ def _classify(sem: Optional[str]) -> Tuple[Optional[str], Tuple[str, str]]:
     if sem.startswith("("):
         return None, ("coordination", sem[1:].split()[0] if sem[1:].split() else sem)
     return None, ("other class", sem)
-
-
-def _keep_one_label(by_span: Dict[Tuple[int, int], List[str]]) -> Counter:
-    """Leave the alphabetically last label on each span; returns what went."""
-    dropped: Counter = Counter()
-    for place, labels in by_span.items():
-        *others, kept = sorted(labels)
-        by_span[place] = [kept]
-        dropped.update(("second label on a span", f"{label} beside {kept}") for label in others)
-    return dropped
-
-
-def _stripped(text: str, start: int, end: int) -> List[Tuple[int, int]]:
-    """The span without whitespace at its ends, in a list; an empty list if nothing is left."""
-    inner = text[start:end]
-    start += len(inner) - len(inner.lstrip())
-    end -= len(inner) - len(inner.rstrip())
-    return [(start, end)] if start < end else []
-
-
-def _joined(parts: List[Record]) -> Record:
-    """Sentences of one article, in one split, joined by single spaces."""
-    whole = Record(parts[0].doc_id, parts[0].split, "", [], sentence_starts=[])
-    whole.words = None if parts[0].words is None else []
-    position = 0
-    for part in parts:
-        whole.sentence_starts.append(position)
-        whole.spans += [
-            (start + position, end + position, label) for start, end, label in part.spans
-        ]
-        whole.dropped.update(part.dropped)
-        if whole.words is not None:
-            whole.words += part.words or []
-        position += len(part.text) + 1
-    whole.text = " ".join(part.text for part in parts)
-    return whole

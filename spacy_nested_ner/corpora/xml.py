@@ -47,16 +47,28 @@ def stream_xml(path: Path, handler: XmlHandler, expected: str) -> Iterator[Any]:
     Raises CorpusError, with file and line, if the file is missing, damaged, malformed, cut off,
     declares entities, or is refused by the handler.
     """
-    parser = _safe_parser(handler)
-    name = str(path)
+    if not path.is_file():
+        raise CorpusError("no such file.", path)
     try:
         with _open_xml(path) as (stream, name):
-            while chunk := stream.read(CHUNK):
-                parser.Parse(chunk, False)
-                while handler.done:
-                    yield handler.done.popleft()
-            parser.Parse(b"", True)
-            handler.close()
+            yield from stream_xml_file(stream, name, handler, expected)
+    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as err:
+        problem = f"the archive is damaged or cut off ({err}). Expected {expected}; get it again."
+        raise CorpusError(problem, path) from err
+
+
+def stream_xml_file(
+    stream: IO[bytes], name: str, handler: XmlHandler, expected: str
+) -> Iterator[Any]:
+    """As `stream_xml`, from an open file that errors call `name`."""
+    parser = _safe_parser(handler)
+    try:
+        while chunk := stream.read(CHUNK):
+            parser.Parse(chunk, False)
+            while handler.done:
+                yield handler.done.popleft()
+        parser.Parse(b"", True)
+        handler.close()
     except CorpusError:
         raise
     except expat.ExpatError as err:
@@ -104,8 +116,6 @@ def _remedy(code: int) -> str:
 @contextmanager
 def _open_xml(path: Path) -> Iterator[tuple[IO[bytes], str]]:
     """The decompressed XML and a name for it."""
-    if not path.is_file():
-        raise CorpusError("no such file.", path)
     if _is_tar(path):
         with tarfile.open(path, "r|*") as archive:
             stream, member = _xml_member(archive, path)

@@ -79,8 +79,112 @@ def test_convert_reports_bad_files(tmp_path, name, content, problem):
     assert not (tmp_path / "out").exists()
 
 
+def test_convert_keeps_what_is_before_damage_if_asked(tmp_path):
+    (tmp_path / "cut.xml").write_bytes(SAMPLE.read_bytes()[:50_000])
+    output = run("convert", "genia", tmp_path / "cut.xml", tmp_path / "out", "--skip-errors")
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf8"))
+    assert "Skipped 1 errors" in output and 50 < report["splits"]["train"]["sentences"] < 185
+    assert "ends too early" in report["first_skipped_errors"][0]
+
+
 def test_convert_unknown_format(tmp_path):
-    assert "Known formats: genia" in run("convert", "ace", SAMPLE, tmp_path / "out", code=1)
+    output = run("convert", "nope", SAMPLE, tmp_path / "out", code=1)
+    assert "Known formats: ace, brat, " in output and ", genia, " in output
+
+
+@pytest.mark.parametrize("command", ["convert", "export"])
+def test_the_help_lists_the_formats(command):
+    output = run(command, "--help")
+    assert "papers-json JSON of PIQN, Locate and Label and DiffusionNER" in output
+    assert ("few-nerd Few-NERD: bare labels" in output) == (command == "convert")
+
+
+COLUMNS = "The O O\nIL-2 B-DNA B-protein\ngene I-DNA O\n\nNo O O\n\n"
+
+
+def test_convert_several_inputs_with_settings_and_skipped_errors(tmp_path):
+    train, other = tmp_path / "train.txt", tmp_path / "other.txt"
+    train.write_text(COLUMNS + "x I-DNA O\n", encoding="utf8")
+    other.write_text(COLUMNS, encoding="utf8")
+    args = ("convert", "columns", train, f"test={other}", tmp_path / "out", "--set", "scheme=BIO")
+    assert "train.txt, line 7: I-DNA at the start" in run(*args, code=1)
+    output = run(*args, "--skip-errors", "--set", "tags=1,2")
+    assert "Skipped 1 errors" in output and "No documents for dev" in output
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf8"))
+    assert report["source"] == ["train.txt", "other.txt"] and report["skipped_errors"] == 1
+    assert report["settings"] == {"scheme": "BIO", "tags": "1,2"}
+    splits = report["splits"]
+    assert [splits[name]["documents"] for name in ("train", "dev", "test")] == [2, 0, 2]
+    assert splits["test"]["nested_entities"] == 2
+
+
+def test_convert_splits_by_document(tmp_path):
+    path = tmp_path / "all.txt"
+    path.write_text(COLUMNS * 10, encoding="utf8")
+    args = ("convert", "columns", path, tmp_path / "out", "--split-seed", 7)
+    run(*args, "--split-fractions", "0.5,0.25,0.25")
+    splits = json.loads((tmp_path / "out" / "report.json").read_text("utf8"))["splits"]
+    assert [splits[name]["documents"] for name in ("train", "dev", "test")] == [10, 5, 5]
+    for wrong in ("0.5,0.25", "a,b,c"):
+        output = run(*args, "--split-fractions", wrong, code=1)
+        assert "three numbers of at least 0 with sum 1" in output
+
+
+def test_convert_chinese_characters(tmp_path):
+    path = tmp_path / "dev.txt"
+    path.write_text("我 B-PER\n在 O\n北京 B-GPE\n", encoding="utf8")
+    args = ("--tokens", "character", "--lang", "zh")
+    run("convert", "columns", path, tmp_path / "out", *args)
+    vocab = spacy.blank("zh").vocab
+    (doc,) = DocBin().from_disk(tmp_path / "out" / "dev.spacy").get_docs(vocab)
+    assert doc.text == "我在北京" and [token.text for token in doc] == list("我在北京")
+    assert [(span.text, span.label_) for span in doc.spans["sc"]] == [
+        ("我", "PER"),
+        ("北京", "GPE"),
+    ]
+
+
+def test_convert_wrong_setting(tmp_path):
+    (tmp_path / "dev.txt").write_text(COLUMNS, encoding="utf8")
+    args = ("convert", "columns", tmp_path / "dev.txt", tmp_path / "out", "--set")
+    assert "--set takes NAME=VALUE, not 'tags'" in run(*args, "tags", code=1)
+    assert "No setting 'tag' for this format" in run(*args, "tag=1", code=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_export_and_convert_again(tmp_path):
+    run("convert", "genia", SAMPLE, tmp_path / "a")
+    for name in ("papers-json", "mrc-json"):
+        exported = tmp_path / f"{name}-train.json"
+        data = tmp_path / "a" / "train.spacy"
+        output = run("export", name, data, exported, "--questions", "genia")
+        assert "Wrote 185 sentences" in output
+        run("convert", name, exported, tmp_path / name)
+        reports = [
+            json.loads((tmp_path / folder / "report.json").read_text("utf8"))["splits"]["train"]
+            for folder in ("a", name)
+        ]
+        for report in reports:
+            del report["dropped"]
+        assert reports[0] == reports[1]
+    question = json.loads(exported.read_text("utf8"))[0]["query"]
+    assert question.startswith("Which genes, promoters")
+
+
+@pytest.mark.parametrize(
+    "name, key, problem",
+    [
+        ("nowhere.spacy", "sc", "no such file"),
+        ("gold.spacy", "nest", "no spans under 'nest'. Its spans keys: 'sc'"),
+        ("damaged.spacy", "sc", "is not a .spacy file (DocBin) or is damaged"),
+    ],
+)
+def test_export_bad_files(trained, tmp_path, name, key, problem):
+    content = (trained / "gold.spacy").read_bytes()
+    (trained / "damaged.spacy").write_bytes(content[: len(content) // 2])
+    out = tmp_path / "out.json"
+    output = run("export", "papers-json", trained / name, out, "--spans-key", key, code=1)
+    assert problem in output and not out.exists()
 
 
 def test_convert_unknown_language(tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 ASSETS = Path(__file__).parents[2] / "assets" / "genia"
 
 
@@ -20,3 +21,11 @@ def genia_sample() -> Path:
 @pytest.fixture(scope="session")
 def genia_expected() -> Path:
     return ASSETS / "sample" / "expected.jsonl"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Open corpora beside the checkout; tests that need them are skipped where they are not."""
+    if not SHARED.is_dir():
+        pytest.skip("the open corpora are not beside this checkout")
+    return SHARED

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import spacy
@@ -102,3 +103,47 @@ def test_every_registered_reader_resolves():
 def test_unknown_options(options):
     with pytest.raises(ValueError, match="must be one of"):
         ReadOptions(**options)
+
+
+def test_records_need_a_split(nlp, tmp_path):
+    with pytest.raises(ValueError, match="d1: the record belongs to no split"):
+        convert_corpus([Record("d1", "", "a", [])], tmp_path, nlp)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_record_or_doc_is_kept_until_the_end(tmp_path, monkeypatch):
+    """What is alive while a corpus of 200 records is converted."""
+    import weakref
+
+    from spacy_nested_ner.corpora import convert
+
+    records, docs, most = [], [], 0
+
+    def alive(refs):
+        return sum(ref() is not None for ref in refs)
+
+    def made(record, *args):
+        for doc, dropped in record_to_docs(record, *args):
+            docs.append(weakref.ref(doc))
+            yield doc, dropped
+
+    def stream():
+        nonlocal most
+        for i in range(200):
+            record = Record(f"d{i}", "train", f"a b{i}", [(0, 1, "X")])
+            records.append(weakref.ref(record))
+            yield record
+            del record
+            most = max(most, alive(records), alive(docs))
+
+    record_to_docs = convert.record_to_docs
+    monkeypatch.setattr(convert, "record_to_docs", made)
+    counts = convert_corpus(stream(), tmp_path, spacy.blank("en"))
+    assert counts["train"].documents == len(docs) == 200
+    assert most <= 3
+
+
+def test_the_page_on_corpora_names_every_format():
+    page = (Path(__file__).parents[2] / "docs" / "corpora.md").read_text("utf8")
+    for name in readers.get_all():
+        assert f"| `{name}` | `convert {name} " in page

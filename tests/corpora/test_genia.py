@@ -235,7 +235,7 @@ def test_all_labels_of_a_span(tmp_path):
     counts = SplitStatistics()
     counts.add(*with_key(record_to_doc(record, spacy.blank("en"))))
     assert counts.same_span == {"DNA + protein": 1}
-    assert counts.nested_entities == 0
+    assert counts.nested_entities == 2
 
 
 def with_key(converted):
@@ -397,3 +397,17 @@ def test_published_tokens_survive_the_corpus_reader_of_training(tmp_path, genia_
         words = [token.text for token in example.reference]
         assert [token.text for token in example.predicted] == words
         assert example.reference.user_data["doc_id"].startswith("MEDLINE:")
+
+
+def test_an_article_with_parts_of_speech(shared):
+    """The words of the release with parts of speech; it has no terms."""
+    path = shared / "genia" / "sample" / "GENIAcorpus3.02.articleA.pos.xml"
+    elements = list(ElementTree.parse(path).iter("sentence"))
+    records = list(read_genia(path, ReadOptions()))
+    assert [record.words for record in records] == [
+        [word.text for word in element.iter("w")] for element in elements
+    ]
+    assert len(records) > 5 and not any(record.spans for record in records)
+    assert {record.doc_id for record in records} == {"MEDLINE:95369245"}
+    raw = list(read_genia(path, ReadOptions(tokens="spacy")))
+    assert [r.text for r in raw] == ["".join(element.itertext()) for element in elements]

@@ -1,0 +1,89 @@
+"""`nested-ner export`: `.spacy` files to the formats that other systems read."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Callable, Dict, Iterator, Optional
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli._formats import FormatsCommand
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+
+class ExportCommand(FormatsCommand):
+    """Lists the registered writers below its help."""
+
+    def formats(self) -> Dict[str, str]:
+        """One line for each writer."""
+        from spacy_nested_ner.corpora.export import writers
+
+        return {name: writer.__doc__ or "" for name, writer in writers.get_all().items()}
+
+
+FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Format to write, see below")]
+DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write")]
+SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+QuestionsOpt = Annotated[
+    Optional[str],
+    typer.Option(
+        help="mrc-json: a ready-made set of questions, such as genia, or a JSON file with one for "
+        "each label"
+    ),
+]
+LangOpt = Annotated[str, typer.Option(help="Language of the docs")]
+
+
+def export_cli(
+    corpus_format: FormatArg,
+    data_path: DataArg,
+    output_path: OutputArg,
+    spans_key: SpansKeyOpt = "sc",
+    questions: QuestionsOpt = None,
+    lang: LangOpt = "en",
+) -> None:
+    """Write gold data as the file of another system, with one item per sentence."""
+    from spacy_nested_ner.corpora.export import export_docs
+
+    try:
+        docs = _docs(data_path, spans_key, lang)
+        ask = _asking(questions)
+        count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail("Cannot export the data. Nothing was written.", str(err), exits=1)
+    for (reason, label), number in dropped.items():
+        msg.warn(f"Left out: {number} {label} ({reason})")
+    msg.good(f"Wrote {count} sentences to {output_path}")
+
+
+def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
+    """Docs of a file.
+
+    Raises ValueError, with the file, if it is missing, is no DocBin, or has no such key.
+    """
+    import spacy
+    from spacy.tokens import DocBin
+
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file. Expected gold data in a .spacy file.")
+    try:
+        doc_bin = DocBin().from_disk(path)
+    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
+        raise ValueError(f"{path}: is not a .spacy file (DocBin) or is damaged. ({err})") from err
+    for doc in doc_bin.get_docs(spacy.blank(lang).vocab):
+        if spans_key not in doc.spans:
+            keys = ", ".join(map(repr, doc.spans)) or "none"
+            raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")
+        yield doc
+
+
+def _asking(questions: Optional[str]) -> Callable[[str], str]:
+    """The question for a label: the given one, or made from its name."""
+    from spacy_nested_ner.architectures.questions import from_template, read_questions
+
+    given = read_questions(questions)
+    return lambda label: given.get(label) or from_template(label)

@@ -1,0 +1,123 @@
+"""Docs into a `.spacy` file one by one.
+
+A `DocBin` holds all its docs in memory until it is written. Here its own code packs each doc, and
+the packed parts wait in temporary files; only the container around them is put together here.
+What grows in memory is the set of strings that a `DocBin` stores (the vocabulary).
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tempfile
+import zlib
+from array import array
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Dict
+
+from spacy.tokens import Doc, DocBin
+from srsly.msgpack import Packer
+
+KEPT_IN_MEMORY = 1 << 20
+"""Bytes of one part of one file that are kept in memory before they go to disk."""
+
+_RAW = ("tokens", "spaces")
+_LISTS = ("cats", "flags", "span_groups", "user_data")
+_LARGEST = (1 << 32) - 1
+
+
+class DocBinWriter:
+    """Context manager: `add` docs, then `write` the file, equal to that of one `DocBin`."""
+
+    def __init__(self) -> None:
+        self._bin = DocBin(attrs=["SENT_START"], store_user_data=True)
+        self._lengths = array("i")
+        self._packer = Packer(use_bin_type=True)  # to make one costs more than to pack a doc
+        self._parts: Dict[str, IO[bytes]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> DocBinWriter:
+        for name in (*_RAW, *_LISTS):
+            part = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)
+            self._parts[name] = self._stack.enter_context(part)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, doc: Doc) -> None:
+        """Pack one doc, with its user data."""
+        self._bin.add(doc)
+        self._lengths.append(len(doc))
+        for name in _RAW:
+            self._parts[name].write(getattr(self._bin, name).pop().tobytes("C"))
+        for name in _LISTS:
+            self._parts[name].write(self._packer.pack(getattr(self._bin, name).pop()))
+
+    def write(self, path: Path) -> None:
+        """Put the file together.
+
+        Raises ValueError if its tokens take more than the 4 GiB that the format allows.
+        """
+        with path.open("wb") as file:
+            packed = _Compressed(file)
+            packed.write(self._packer.pack_map_header(10))
+            self._pack(packed, "version", self._bin.version)
+            self._pack(packed, "attrs", self._bin.attrs)
+            for name in _RAW:
+                packed.write(self._packer.pack(name))
+                self._copy_raw(packed, name)
+            self._pack(packed, "lengths", self._lengths.tobytes())
+            self._pack(packed, "strings", sorted(self._bin.strings))
+            for name in _LISTS:
+                packed.write(self._packer.pack(name))
+                packed.write(self._packer.pack_array_header(len(self)))
+                self._copy(packed, name)
+            packed.close()
+
+    def _pack(self, packed: _Compressed, name: str, value: Any) -> None:
+        packed.write(self._packer.pack(name))
+        packed.write(self._packer.pack(value))
+
+    def _copy_raw(self, packed: _Compressed, name: str) -> None:
+        size = self._parts[name].tell()
+        if size > _LARGEST:
+            raise ValueError(
+                "A .spacy file cannot hold so many tokens (its arrays end at 4 GiB). "
+                "Convert the corpus in several parts and train on a folder of .spacy files."
+            )
+        packed.write(_bytes_header(size))
+        self._copy(packed, name)
+
+    def _copy(self, packed: _Compressed, name: str) -> None:
+        self._parts[name].seek(0)
+        shutil.copyfileobj(self._parts[name], packed)
+        self._parts[name].seek(0, 2)
+
+
+class _Compressed:
+    """A file that compresses what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._compressor = zlib.compressobj()
+
+    def write(self, data: bytes) -> int:
+        self._file.write(self._compressor.compress(data))
+        return len(data)
+
+    def close(self) -> None:
+        self._file.write(self._compressor.flush())
+
+
+def _bytes_header(size: int) -> bytes:
+    """What msgpack writes before that many bytes."""
+    if size < 1 << 8:
+        return struct.pack(">BB", 0xC4, size)
+    if size < 1 << 16:
+        return struct.pack(">BH", 0xC5, size)
+    return struct.pack(">BI", 0xC6, size)

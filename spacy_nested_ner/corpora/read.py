@@ -1,0 +1,114 @@
+"""Read a corpus of one or several files or folders into records with a split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Optional, Sequence
+
+from spacy_nested_ner.corpora.records import (
+    SPLITS,
+    CorpusError,
+    Problems,
+    Reader,
+    ReadOptions,
+    Record,
+)
+from spacy_nested_ner.corpora.registry import get_reader
+from spacy_nested_ner.corpora.splits import DEFAULT_FRACTIONS, Fractions, random_split
+
+Progress = Callable[[Iterable[Record], str], Iterable[Record]]
+"""Shows on a terminal how records pass; the second argument says what is being done."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file or folder, and the split that all of it belongs to ("" if its reader knows)."""
+
+    path: Path
+    split: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Source:
+        """`PATH` or `SPLIT=PATH`, such as `dev=eng.testa`."""
+        split, sign, path = text.partition("=")
+        return cls(Path(path), split) if sign and split in SPLITS else cls(Path(text))
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How documents are divided where the corpus has no split of its own.
+
+    redo: divide by chance even if the corpus has one.
+    """
+
+    fractions: Fractions = DEFAULT_FRACTIONS
+    seed: int = 0
+    redo: bool = False
+
+
+def _unshown(records: Iterable[Record], _: str) -> Iterable[Record]:
+    return records
+
+
+def read_corpus(
+    corpus_format: str,
+    sources: Sequence[Source],
+    options: Optional[ReadOptions] = None,
+    split: Optional[SplitOptions] = None,
+    progress: Progress = _unshown,
+) -> Iterator[Record]:
+    """Records of all sources, each with a split: that of its source, of the corpus, or one drawn
+    by document. To draw, the corpus is read twice.
+
+    Raises ValueError if there is no such format, CorpusError if a source cannot be read or if
+    some sources have a split and others none.
+    """
+    reader = get_reader(corpus_format)
+    options = options or ReadOptions()
+    split = split or SplitOptions()
+    records = _records(reader, sources, options)
+    first = next(records, None)
+    if first is None:
+        return
+    records = _prepend(first, records)
+    if first.split and not split.redo:
+        yield from progress(_with_own_split(records), "Converting")
+        return
+    quiet = replace(options, problems=Problems(options.problems.skip, quiet=True))
+    known = progress(_records(reader, sources, quiet), "Dividing into train, dev and test")
+    split_of = random_split((record.doc_id for record in known), split.fractions, split.seed)
+    for record in progress(records, "Converting"):
+        if record.split and not split.redo:
+            raise _mixed(record)
+        record.split = split_of(record.doc_id)
+        yield record
+
+
+def _records(reader: Reader, sources: Sequence[Source], options: ReadOptions) -> Iterator[Record]:
+    for source in sources:
+        if not source.path.exists():
+            raise CorpusError("no such file or folder.", source.path)
+        for record in options.problems.stop(reader(source.path, options)):
+            record.split = source.split or record.split
+            yield record
+
+
+def _with_own_split(records: Iterable[Record]) -> Iterator[Record]:
+    for record in records:
+        if not record.split:
+            raise _mixed(record)
+        yield record
+
+
+def _prepend(first: Record, records: Iterator[Record]) -> Iterator[Record]:
+    yield first
+    yield from records
+
+
+def _mixed(record: Record) -> CorpusError:
+    return CorpusError(
+        "some inputs belong to train, dev or test by their name and others do not. Say which is "
+        "which: write train=PATH, dev=PATH or test=PATH, or divide all anew with --resplit.",
+        record.doc_id,
+    )

@@ -1,0 +1,115 @@
+"""Sentences to articles and back, on records."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from itertools import groupby, pairwise
+from typing import Any, Iterable, Iterator, List, Sequence, Tuple
+
+from spacy_nested_ner.corpora.records import Record
+from spacy_nested_ner.corpora.spans import stripped
+
+
+def grouped(records: Iterable[Record], group: str) -> Iterator[Record]:
+    """Records of sentences as they are, or with `group="article"` neighbours of one document and
+    split joined."""
+    if group == "sentence":
+        yield from records
+        return
+    for _, parts in groupby(records, key=lambda record: (record.doc_id, record.split)):
+        yield joined(list(parts))
+
+
+def joined(parts: List[Record], separator: str = " ") -> Record:
+    """Sentences of one article, in one split, joined by single spaces."""
+    whole = Record(parts[0].doc_id, parts[0].split, "", [], sentence_starts=[])
+    whole.words = None if parts[0].words is None else []
+    position = 0
+    for part in parts:
+        whole.sentence_starts.append(position)
+        whole.spans += [
+            (start + position, end + position, label) for start, end, label in part.spans
+        ]
+        whole.dropped.update(part.dropped)
+        if whole.words is not None:
+            whole.words += part.words or []
+        position += len(part.text) + len(separator)
+    whole.text = separator.join(part.text for part in parts)
+    return whole
+
+
+def split_at_sentences(record: Record) -> Iterator[Record]:
+    """One record per sentence. Sentences that an entity bridges stay together, as in the papers
+    on ACE (Lu and Roth 2015). What was dropped is counted with the first."""
+    starts = unbridged_starts(record)
+    if len(starts) < 2:
+        yield record
+        return
+    spans = _by_sentence(starts, record.spans)
+    words: List[Any] = [[] for _ in starts]
+    if record.words is not None:
+        pairs = zip(word_places(record.text, record.words), record.words)
+        words = _by_sentence(starts, [(place[0], word) for place, word in pairs])
+    dropped = record.dropped
+    for i, (start, end) in enumerate(pairwise([*starts, len(record.text)])):
+        place = stripped(record.text, start, end)
+        if place is None:
+            continue
+        part = Record(record.doc_id, record.split, record.text[slice(*place)], [], dropped=dropped)
+        part.spans = [(a - place[0], b - place[0], label) for a, b, label in spans[i]]
+        part.words = None if record.words is None else [word for _, word in words[i]]
+        dropped = Counter()
+        yield part
+
+
+def line_starts(text: str) -> List[int]:
+    """Where the lines begin that are not blank."""
+    starts, position = [], 0
+    for line in text.splitlines(keepends=True):
+        if line.strip():
+            starts.append(position + len(line) - len(line.lstrip()))
+        position += len(line)
+    return starts
+
+
+def word_places(text: str, words: Iterable[str]) -> List[Tuple[int, int]]:
+    """Characters of each word in the text.
+
+    Raises ValueError if the text is not these words with at most whitespace between them.
+    """
+    places, position = [], 0
+    for word in words:
+        while not text.startswith(word, position):
+            if not text[position : position + 1].isspace():
+                raise ValueError(
+                    f"the text does not have the word {word!r} at character {position}, it has "
+                    f"{text[position : position + len(word) + 5]!r}."
+                )
+            position += 1
+        places.append((position, position + len(word)))
+        position += len(word)
+    if text[position:].strip():
+        raise ValueError(f"the words end before the text: {text[position : position + 20]!r}.")
+    return places
+
+
+def unbridged_starts(record: Record) -> List[int]:
+    """Sentence starts of a record that are not inside an entity; the first is 0."""
+    kept, reach, spans = [], 0, iter(record.spans)
+    span = next(spans, None)
+    for start in sorted({0, *record.sentence_starts}):
+        while span is not None and span[0] < start:
+            reach = max(reach, span[1])
+            span = next(spans, None)
+        if reach <= start:
+            kept.append(start)
+    return kept
+
+
+def _by_sentence(starts: List[int], items: Sequence[Any]) -> List[List[Any]]:
+    """Items, whose first field is a character, in a list per sentence."""
+    found: List[List[Any]] = [[] for _ in starts]
+    for item in items:
+        found[bisect_right(starts, item[0]) - 1].append(item)
+    return found

@@ -1,0 +1,85 @@
+"""Train, dev and test: from the names of files and folders, or by chance with a seed."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from hashlib import blake2b
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Sequence, Tuple
+
+from spacy_nested_ner.corpora.records import SPLITS
+
+Fractions = Tuple[float, float, float]
+"""Shares of train, dev and test."""
+
+DEFAULT_FRACTIONS: Fractions = (0.8, 0.1, 0.1)
+
+_NAMES: Dict[str, str] = {
+    **{split: split for split in SPLITS},
+    "training": "train",
+    "development": "dev",
+    "val": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "testing": "test",
+    "testa": "dev",
+    "testb": "test",
+}
+
+
+def split_of_name(name: str) -> str:
+    """The split that a file or folder name speaks of, such as "dev" for `eng-val_new.txt`; ""
+    if it names none or several."""
+    words = re.split(r"[^a-z]+", name.lower())
+    found = {_NAMES[word] for word in words if word in _NAMES}
+    return found.pop() if len(found) == 1 else ""
+
+
+def split_of_folder(path: Path, root: Path) -> str:
+    """The split that a folder on the way from `root` to the file speaks of."""
+    for folder in path.relative_to(root).parent.parts:
+        if split := split_of_name(folder):
+            return split
+    return ""
+
+
+def random_split(
+    doc_ids: Iterable[str], fractions: Fractions = DEFAULT_FRACTIONS, seed: int = 0
+) -> Callable[[str], str]:
+    """Divide documents by chance; all of one document goes to one split.
+
+    Documents are sorted by a hash of seed and id and cut at the fractions, so that the shares are
+    exact (rounded) and the order of the documents does not matter. Eight bytes are held for each
+    document.
+
+    Raises ValueError unless the fractions are at least 0 and sum up to 1.
+    """
+    import numpy as np
+
+    check_fractions(fractions)
+    hashes = np.unique(np.frombuffer(array("Q", (_hash(i, seed) for i in doc_ids)), "uint64"))
+    first = round(fractions[0] * len(hashes))
+    second = round((fractions[0] + fractions[1]) * len(hashes))
+    in_train = int(hashes[first - 1]) if first else -1
+    in_dev = int(hashes[second - 1]) if second else -1
+
+    def split_of(doc_id: str) -> str:
+        place = _hash(doc_id, seed)
+        return "train" if place <= in_train else "dev" if place <= in_dev else "test"
+
+    return split_of
+
+
+def check_fractions(fractions: Sequence[float]) -> None:
+    """Raise ValueError unless these are three numbers of at least 0 that sum up to 1."""
+    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ValueError(
+            f"Fractions of train, dev and test must be three numbers of at least 0 with sum 1, "
+            f"such as 0.8,0.1,0.1, not {','.join(map(str, fractions))}."
+        )
+
+
+def _hash(doc_id: str, seed: int) -> int:
+    digest = blake2b(doc_id.encode("utf8"), digest_size=8, key=str(seed).encode("utf8"))
+    return int.from_bytes(digest.digest(), "big")

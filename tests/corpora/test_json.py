@@ -1,0 +1,211 @@
+"""JSON files item by item, and the JSON of the papers in and out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+import spacy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc, Span
+
+from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_reader, json_items
+from spacy_nested_ner.corpora.docs import record_to_doc
+from spacy_nested_ner.corpora.export import export_docs
+from tests.corpora.comparing import entities, in_words, read
+
+ITEMS = st.lists(
+    st.dictionaries(st.text(max_size=5), st.one_of(st.text(), st.integers(), st.none())),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ITEMS, st.sampled_from([None, 1]), st.integers(1, 40))
+def test_lists_are_read_in_pieces_of_any_size(tmp_path_factory, items, indent, chunk):
+    path = tmp_path_factory.mktemp("json") / "list.json"
+    path.write_text(json.dumps(items, indent=indent), encoding="utf8")
+    original, json_items.CHUNK = json_items.CHUNK, chunk
+    try:
+        found = list(json_items.read_items(path, Problems()))
+    finally:
+        json_items.CHUNK = original
+    assert [item for _, item in found] == items
+    lines = path.read_text("utf8").splitlines()
+    assert all(lines[line - 1].strip().startswith(("{", "[{")) for line, _ in found)
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('[{"a": 1},\n{"b": 2]', "line 2: malformed JSON or the file ends too early"),
+        ('[{"a": 1},\n{"b": 2', "line 2: malformed JSON or the file ends too early"),
+        ('[{"a": 1}\n{"b": 2}]', "line 2: expected , or ] here, not '{'"),
+        ('[{"a": 1}', "not the end of the file"),
+        ('[{"a": 1},\n 2]', "line 2: expected a JSON object"),
+        ("{\n}", "line 1: .* Expected a JSON list, or one JSON object on each line"),
+    ],
+)
+def test_malformed_json(tmp_path, text, problem):
+    path = tmp_path / "bad.json"
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(CorpusError, match=problem):
+        list(json_items.read_items(path, Problems()))
+
+
+def test_a_list_is_handed_out_before_the_file_is_read(tmp_path):
+    path = tmp_path / "long.json"
+    path.write_text("[" + '{"a": 1},' * 100_000 + "broken", encoding="utf8")
+    items = json_items.read_items(path, Problems())
+    assert [next(items)[1] for _ in range(1000)] == [{"a": 1}] * 1000
+
+
+def test_papers_json(shared):
+    sample = shared / "genia" / "sample" / "piqn_json"
+    found = read("papers-json", sample)
+    assert Counter(record.split for record in found) == {"train": 60, "dev": 20, "test": 20}
+    for split in ("train", "dev", "test"):
+        rows = json.loads((sample / f"genia_{split}_context.json").read_text("utf8"))
+        records = [record for record in found if record.split == split]
+        assert [in_words(record) for record in records] == [
+            (row["tokens"], sorted((e["start"], e["end"], e["type"]) for e in row["entities"]))
+            for row in rows
+        ]
+        assert [record.doc_id for record in records] == [row["org_id"] for row in rows]
+
+
+def test_both_papers_hold_the_same(shared):
+    sample = shared / "genia" / "sample"
+    ours = [
+        [(record.split, *in_words(record)) for record in read(name, sample / folder)]
+        for name, folder in [("papers-json", "piqn_json"), ("mrc-json", "bert_mrc_json")]
+    ]
+    assert ours[0] == ours[1] and len(ours[0]) == 100
+    assert sum(len(spans) for _, _, spans in ours[0]) == 290
+
+
+def docs_of(records):
+    nlp = spacy.blank("en")
+    return [record_to_doc(record, nlp)[0] for record in records]
+
+
+@pytest.mark.parametrize("group", ["sentence", "article"])
+def test_papers_json_out_is_what_came_in(shared, tmp_path, group):
+    sample = shared / "genia" / "sample" / "piqn_json" / "genia_train_context.json"
+    records = get_reader("papers-json")(sample, ReadOptions(group=group))
+    out = tmp_path / "out.json"
+    count, dropped = export_docs(docs_of(records), "papers-json", out, "sc")
+    assert count == 60 and not dropped
+    written = json.loads(out.read_text("utf8"))
+    original = json.loads(sample.read_text("utf8"))
+    assert len(written) == len(original) == 60
+    for ours, theirs in zip(written, original):
+        for row in (ours, theirs):
+            row["entities"].sort(key=lambda e: (e["start"], e["end"], e["type"]))
+    # The sample was cut out of longer documents, whose last neighbours it does not hold.
+    for key in ("tokens", "entities", "relations", "org_id", "ltokens"):
+        assert [row[key] for row in written] == [row[key] for row in original]
+    differing = [i for i in range(60) if written[i]["rtokens"] != original[i]["rtokens"]]
+    assert all(written[i]["rtokens"] == [] for i in differing) and len(differing) <= 1
+
+
+def test_mrc_json_out_and_in(shared, tmp_path):
+    sample = shared / "genia" / "sample" / "bert_mrc_json" / "mrc-ner.test"
+    records = read("mrc-json", sample)
+    out = tmp_path / "mrc-ner.test"
+    export_docs(docs_of(records), "mrc-json", out, "sc", lambda label: f"Which {label}?")
+    again = read("mrc-json", out)
+    assert [in_words(record) for record in again] == [in_words(record) for record in records]
+    assert [record.doc_id for record in again] == [record.doc_id for record in records]
+    item = json.loads(out.read_text("utf8"))[0]
+    assert item["query"] == f"Which {item['entity_label']}?"
+    theirs = {
+        (row["context"], row["entity_label"]): (row["start_position"], row["end_position"])
+        for row in json.loads(sample.read_text("utf8"))
+    }
+    for row in json.loads(out.read_text("utf8")):
+        start, end = theirs[row["context"], row["entity_label"]]
+        assert sorted(zip(row["start_position"], row["end_position"])) == sorted(zip(start, end))
+        assert row["impossible"] == (not start)
+
+
+WORDS = st.lists(st.sampled_from(["a", "b'", "ü", '"', "😀", ","]), min_size=1, max_size=7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(WORDS, st.data()), min_size=1, max_size=4), st.booleans())
+@pytest.mark.parametrize("name", ["papers-json", "mrc-json"])
+def test_round_trips_lose_nothing(tmp_path_factory, name, sentences, several):
+    vocab = spacy.blank("en").vocab
+    docs, expected = [], []
+    for i, (words, data) in enumerate(sentences):
+        span = st.tuples(st.integers(0, len(words) - 1), st.integers(1, len(words)))
+        places = data.draw(st.lists(span.filter(lambda s: s[0] < s[1]), max_size=4))
+        spans = sorted({(a, b, label) for a, b in places for label in ("X", "Y")})
+        doc = Doc(vocab, words=words)
+        doc.spans["sc"] = [Span(doc, a, b, label=label) for a, b, label in spans]
+        doc.user_data["doc_id"] = f"d{i // 2 if several else i}"
+        docs.append(doc)
+        expected.append((words, spans))
+    path = tmp_path_factory.mktemp("out") / "train.json"
+    export_docs(docs, name, path, "sc")
+    spanless = name == "mrc-json" and not any(spans for _, spans in expected)
+    assert [in_words(record) for record in read(name, path)] == ([] if spanless else expected)
+
+
+def test_sentences_that_an_entity_bridges_stay_together(tmp_path):
+    doc = Doc(spacy.blank("en").vocab, words=["a", "b", "\n", "c", "d"])
+    for token in doc:
+        token.is_sent_start = token.i in (0, 1, 4)
+    spans = [(0, 2, "X"), (1, 3, "Y"), (2, 3, "Z"), (4, 5, "X")]
+    doc.spans["sc"] = [Span(doc, a, b, label=label) for a, b, label in spans]
+    path = tmp_path / "out.json"
+    count, dropped = export_docs([doc], "papers-json", path, "sc")
+    assert count == 2 and dropped == {("no text", "Z"): 1}
+    first, second = read("papers-json", path)
+    assert first.words == ["a", "b", "c"] and second.words == ["d"]
+    assert entities(first) == [("a b", "X"), ("b", "Y")]
+
+
+def test_export_errors_leave_no_file(tmp_path):
+    doc = Doc(spacy.blank("en").vocab, words=["New York"])
+    doc.spans["sc"] = [Span(doc, 0, 1, label="GPE")]
+    with pytest.raises(ValueError, match="the token 'New York' holds whitespace"):
+        export_docs([doc], "mrc-json", tmp_path / "out.json", "sc")
+    with pytest.raises(ValueError, match="Known formats: mrc-json, papers-json"):
+        export_docs([doc], "nope", tmp_path / "out.json", "sc")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name, item, problem",
+    [
+        ("papers-json", '{"tokens": ["a"]}', "expected a list as 'entities'"),
+        (
+            "papers-json",
+            '{"tokens": ["a"], "entities": [{"type": "X", "start": 0, "end": 2}]}',
+            "0 <= start < end <= 1",
+        ),
+        ("papers-json", '{"tokens": ["a"], "entities": [{"start": 0, "end": 1}]}', "'type'"),
+        ("mrc-json", '{"context": "a", "qas_id": "1.1"}', "expected text as 'entity_label'"),
+        (
+            "mrc-json",
+            '{"context": "a", "entity_label": "X", "span_position": ["0;1"], "qas_id": "1.1"}',
+            "0 <= start < end <= 1",
+        ),
+        (
+            "mrc-json",
+            '{"context": "a", "entity_label": "X", "span_position": ["0"], "qas_id": "1.1"}',
+            "of X",
+        ),
+    ],
+)
+def test_malformed_items_can_be_skipped(tmp_path, name, item, problem):
+    path = tmp_path / "test.json"
+    path.write_text(f"[\n{item}\n]", encoding="utf8")
+    with pytest.raises(CorpusError, match=f"line 2: .*{problem}"):
+        read(name, path)
+    problems = Problems(skip=True, quiet=True)
+    assert read(name, path, problems=problems) == [] and problems.count == 1

@@ -1,0 +1,137 @@
+"""UIMA CAS XMI, written here with the library that INCEpTION's makers publish."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+
+import pytest
+
+from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_reader
+from spacy_nested_ner.corpora.sentences import split_at_sentences
+from tests.corpora.comparing import entities
+
+CORE = "de.tudarmstadt.ukp.dkpro.core.api"
+TEXT = "😀 Bo Li's lab is old.\nRome, too."
+SPANS = [(2, 13, "ORG"), (2, 7, "PER"), (22, 26, "GPE")]
+TOKENS = [(0, 1), (2, 4), (5, 7), (7, 9), (10, 13), (14, 16), (17, 20), (20, 21)]
+TOKENS += [(22, 26), (26, 27), (28, 31), (31, 32)]
+
+
+def write(folder, name="doc", spans=SPANS, tokens=TOKENS, layer=f"{CORE}.ner.type.NamedEntity"):
+    cassis = pytest.importorskip("cassis", reason="dkpro-cassis is not installed")
+    types = cassis.TypeSystem()
+    layers = {f"{CORE}.segmentation.type.{kind}": () for kind in ("Token", "Sentence")}
+    for type_name, features in {**layers, layer: ("value", "identifier")}.items():
+        made = types.create_type(name=type_name, supertypeName="uima.tcas.Annotation")
+        for feature in features:
+            types.create_feature(domainType=made, name=feature, rangeType="uima.cas.String")
+    cas = cassis.Cas(typesystem=types)
+    cas.sofa_string = TEXT
+    cas.sofa_mime = "text/plain"
+    for begin, end in tokens:
+        cas.add(types.get_type(f"{CORE}.segmentation.type.Token")(begin=begin, end=end))
+    for begin, end in [(0, 21), (22, 32)]:
+        cas.add(types.get_type(f"{CORE}.segmentation.type.Sentence")(begin=begin, end=end))
+    for begin, end, label in spans:
+        cas.add(types.get_type(layer)(begin=begin, end=end, value=label))
+    folder.mkdir(exist_ok=True)
+    cas.to_xmi(folder / f"{name}.xmi")
+    types.to_xml(folder / "TypeSystem.xml")
+    return folder / f"{name}.xmi"
+
+
+def read(path, **options):
+    return list(get_reader("xmi")(path, ReadOptions(**options)))
+
+
+EXPECTED = [("Bo Li's lab", "ORG"), ("Bo Li", "PER"), ("Rome", "GPE")]
+
+
+def test_file_beside_its_type_system(tmp_path):
+    (record,) = read(write(tmp_path / "dev"))
+    assert record.text == TEXT and record.doc_id == "doc" and entities(record) == EXPECTED
+    assert record.words == [TEXT[start:end] for start, end in TOKENS]
+    first, second = split_at_sentences(record)
+    assert first.text == "😀 Bo Li's lab is old." and entities(second) == [("Rome", "GPE")]
+
+
+def test_folder_of_splits_and_zip_files(tmp_path):
+    write(tmp_path / "dev")
+    xmi = write(tmp_path / "zipped", "other", spans=[(2, 7, "PER")])
+    (tmp_path / "train").mkdir()
+    with zipfile.ZipFile(tmp_path / "train" / "other.zip", "w") as archive:
+        archive.write(xmi, "other.xmi")
+        archive.write(xmi.with_name("TypeSystem.xml"), "TypeSystem.xml")
+    for file in (tmp_path / "zipped").iterdir():
+        file.unlink()
+    records = read(tmp_path)
+    assert [(r.doc_id, r.split, len(r.spans)) for r in records] == [
+        ("doc", "dev", 3),
+        ("other", "train", 1),
+    ]
+
+
+def test_layers_of_ones_own(tmp_path):
+    path = write(tmp_path, layer="webanno.custom.Span")
+    with pytest.raises(CorpusError, match=r"--set layer=NAME; the file has: webanno\.custom\.Span"):
+        read(path)
+    settings = {"layer": "webanno.custom.Span"}
+    assert entities(read(path, settings=settings)[0]) == EXPECTED
+    with pytest.raises(CorpusError, match="has no 'identifier'"):
+        read(path, settings={**settings, "feature": "identifier"})
+
+
+def test_tokens_that_leave_out_text_are_not_taken(tmp_path):
+    assert read(write(tmp_path, tokens=TOKENS[1:]))[0].words is None
+
+
+def test_malformed_files_can_be_skipped(tmp_path):
+    path = write(tmp_path)
+    write(tmp_path, "other")
+    path.write_text(path.read_text("utf8").replace("</xmi:XMI>", ""), encoding="utf8")
+    with pytest.raises(CorpusError, match=r"doc\.xmi, line \d+: no element found"):
+        read(tmp_path)
+    problems = Problems(skip=True, quiet=True)
+    (record,) = read(tmp_path, problems=problems)
+    assert record.doc_id == "other" and problems.count == 1
+
+
+def test_other_xml(tmp_path):
+    path = write(tmp_path)
+    path.write_text("<a><b/></a>", encoding="utf8")
+    with pytest.raises(CorpusError, match="not UIMA CAS XMI"):
+        read(path)
+
+
+def test_entity_declarations_are_refused(tmp_path):
+    path = write(tmp_path)
+    text = path.read_text("utf8")
+    declared = '?>\n<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]>'
+    path.write_text(text.replace("?>", declared, 1), encoding="utf8")
+    with pytest.raises(CorpusError, match="declares the XML entity 'a'"):
+        read(path)
+
+
+def test_no_type_system(tmp_path):
+    path = write(tmp_path)
+    (tmp_path / "TypeSystem.xml").unlink()
+    with pytest.raises(CorpusError, match=r"no TypeSystem\.xml beside it"):
+        read(path)
+
+
+def test_damaged_zip(tmp_path):
+    pytest.importorskip("cassis")
+    (tmp_path / "a.zip").write_bytes(b"PK damaged")
+    with pytest.raises(CorpusError, match="the archive is damaged"):
+        read(tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("readme", "x")
+    with pytest.raises(CorpusError, match="It holds: readme"):
+        read(tmp_path / "b.zip")
+
+
+def test_without_the_library(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cassis", None)
+    with pytest.raises(ImportError, match=r"pip install 'spacy_nested_ner\[xmi\]'"):
+        read(tmp_path)
