@@ -1,6 +1,7 @@
 """Speed and memory of a component beside its encoder alone and beside spaCy's spancat.
 
 python benchmarks/inference.py ratio MODEL DATA.spacy
+python benchmarks/inference.py untrained DIRECTORY_OR_HUB_NAME DATA.spacy
 python benchmarks/inference.py encoder DIRECTORY_OR_HUB_NAME DATA.spacy
 python benchmarks/inference.py long-doc
 python benchmarks/inference.py memory proposer_regressor_ner
@@ -18,15 +19,18 @@ from typing import Annotated, Any, Dict, List
 import spacy
 import torch
 import typer
+from spacy import util
 from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, minibatch, registry
 from spacy_transformers.layers import TransformerListener
-from thinc.api import Adam
+from thinc.api import Adam, Config
 
 app = typer.Typer(add_completion=False, help=__doc__)
+
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 SPANCAT = {
     "suggester": {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size": 20},
@@ -40,6 +44,7 @@ SYSTEMS: Dict[str, Dict[str, Any]] = {
     "proposer_regressor_ner": {"threshold": 1.0},
     "spancat": SPANCAT,
 }
+FINE_TUNED = [name for name in SYSTEMS if name != "tok2vec"] + ["diffusion_ner"]
 SENTENCE_WORDS = [32, 128, 512]
 LISTENERS = (Tok2VecListener, TransformerListener)
 SORTED = {"@architectures": "spacy_nested_ner.SortedTransformer.v1"}
@@ -90,6 +95,66 @@ def ratio(
     )
 
 
+@app.command()
+def untrained(
+    name: Annotated[str, typer.Argument(help="Directory or hub name of a transformer")],
+    data: Annotated[Path, typer.Argument(help="A .spacy file")],
+    system: Annotated[List[str], typer.Option(help="Repeat for several")] = FINE_TUNED,
+    limit: int = 128,
+    repeats: int = 3,
+) -> None:
+    """All systems with random weights on one SortedTransformer, on one thread: t(pipeline) /
+    t(encoder alone), and the time of training on a sentence beside spancat's.
+
+    Nothing reaches the threshold of 1, so that predicted spans cost nothing. The first stage of
+    locate_and_label_ner lets every seed pass that an untrained filter gives its threshold to.
+    """
+    torch.set_num_threads(1)
+    docs = list(DocBin().from_disk(data).get_docs(spacy.blank("en").vocab))[:limit]
+    learned: Dict[str, float] = {}
+    rows = {}
+    for each in ["spancat", *(other for other in system if other != "spancat")]:
+        nlp = on_transformer(each, name, docs)
+        learned[each] = statistics.median(training_seconds(nlp, docs) for _ in range(repeats))
+        rows[each] = [
+            statistics.median(
+                seconds(nlp, docs, size) / encoder_seconds(nlp, docs, size) for _ in range(repeats)
+            )
+            for size in (8, 64)
+        ]
+    typer.echo("| system | ratio, batch 8 | ratio, batch 64 | training / spancat's |")
+    typer.echo("|---|---|---|---|")
+    for each, (small, large) in rows.items():
+        share = learned[each] / learned["spancat"]
+        typer.echo(f"| {each} | {small:.2f} | {large:.2f} | {share:.2f} |")
+
+
+def on_transformer(system: str, name: str, docs: List[Doc]) -> Language:
+    """A system of the shipped `*_transformer.cfg`, or spancat with the suggester of its config, on
+    a SortedTransformer."""
+    fix_random_seed(0)
+    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_transformer.cfg")
+    settings = Config(config).interpolate()["components"]["ner"]
+    settings["model"]["tok2vec"] = {**SORTED, "name": name}
+    nlp = spacy.blank("en")
+    nlp.add_pipe(settings.pop("factory"), name="ner", config={**settings, "threshold": 1.0})
+    nlp.initialize(lambda: [Example(bare(nlp, doc), doc) for doc in docs])
+    return nlp
+
+
+def training_seconds(nlp: Language, docs: List[Doc]) -> float:
+    """CPU time of updates in batches of 16, without the optimizer, which all have alike."""
+    begin = time.process_time()
+    for batch in minibatch(docs, 16):
+        nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=None)
+    return time.process_time() - begin
+
+
+def bare(nlp: Language, doc: Doc) -> Doc:
+    """The words of a doc, without what is known of them."""
+    return Doc(nlp.vocab, words=[token.text for token in doc])
+
+
 def encoder_seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
     """CPU time of the encoder alone."""
     last = nlp.pipe_names[-1]
@@ -98,7 +163,7 @@ def encoder_seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
     if isinstance(tok2vec, LISTENERS):
         with nlp.select_pipes(disable=[last]):
             return seconds(nlp, docs, batch_size)
-    fresh = [Doc(nlp.vocab, words=[token.text for token in doc]) for doc in docs]
+    fresh = [bare(nlp, doc) for doc in docs]
     begin = time.process_time()
     for batch in minibatch(fresh, batch_size):
         tok2vec.predict(batch)
@@ -153,7 +218,7 @@ def pass_seconds(model: Any, docs: List[Doc], batch_size: int, is_train: bool) -
 
 def seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
     """CPU time of one pass over fresh copies of the docs."""
-    fresh = [Doc(nlp.vocab, words=[token.text for token in doc]) for doc in docs]
+    fresh = [bare(nlp, doc) for doc in docs]
     begin = time.process_time()
     for _ in nlp.pipe(fresh, batch_size=batch_size):
         pass
