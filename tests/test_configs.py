@@ -45,6 +45,8 @@ def load(tiny_bert, tmp_path) -> Callable[..., Language]:
     return initialised
 
 
+# The paper's head has one proposal for "p53", which is two entities.
+@pytest.mark.filterwarnings("ignore:ProposerRegressor")
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_config_learns_a_step_and_is_scored(path, load) -> None:
     nlp = load(path)
