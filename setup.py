@@ -82,6 +82,7 @@ setup(
         "thinc_schedules": [
             "spacy_nested_ner.two_stage_linear.v1 = "
             "spacy_nested_ner.training.schedules:two_stage_linear",
+            "spacy_nested_ner.warmup_cosine.v1 = spacy_nested_ner.training.schedules:warmup_cosine",
         ],
         "spacy_cli": ["nested-ner = spacy_nested_ner.cli:nested_ner_cli"],
         "spacy_scorers": [

@@ -260,7 +260,7 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON fil
         "seed",
         "test F1",
         "threshold tuned on dev",
-        "steps",
+        "last scored step",
         "minutes",
         "CPU minutes",
     ]

@@ -271,7 +271,7 @@ def memory(
 @app.command(hidden=True)
 def one_sentence(name: str, words: int, training: bool = False) -> None:
     """One figure of `memory`."""
-    nlp = random_pipeline(name, {**SYSTEMS[name], "window": words, "stride": words})
+    nlp = random_pipeline(name, {**SYSTEMS.get(name, {}), "window": words, "stride": words})
     reference = nlp.make_doc(" ".join(["gene"] * words))
     reference.spans["sc"] = [Span(reference, 1, 4, "DNA"), Span(reference, 2, 3, "protein")]
     example = Example(nlp.make_doc(reference.text), reference)

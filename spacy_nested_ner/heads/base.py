@@ -142,6 +142,8 @@ class Head(nn.Module):
 
     def fix_dropout(self, rate: float) -> None:
         """Give every dropout a rate that `set_dropout` leaves alone."""
+        if not 0 <= rate < 1:
+            raise ValueError(f"{type(self).__name__}: dropout must be in [0, 1), got {rate}.")
         for module in self.modules():
             if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
                 module.p = rate

@@ -18,12 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, pick_gold
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_least, pick_gold
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import assign_cheapest
 
+SYSTEM = "ProposerRegressor"
 # Cells of the joint span distribution that are held at once, 4 MiB in single precision.
 CHUNK_CELLS = 2**20
 UNSEEN = -1e4  # a logit that no softmax sees
@@ -104,7 +105,8 @@ class ProposerRegressor(Head):
         several labels; 0 for one proposal per word, as in the paper.
     backward_block, spatial_modulation, gated_update, category_embedding, location_iteration,
         logits_iteration: the parts of table 6. Without backward block the forward features are the
-        levels; without gated update the attention's output is the query.
+        levels; without gated update the attention's output is the query; without spatial
+        modulation the joint pointer still has its own.
     none_weight: weight of proposals without entity in the loss; the paper has 1.
     dropout: None follows `training.dropout`.
     """
@@ -131,15 +133,11 @@ class ProposerRegressor(Head):
     ) -> None:
         super().__init__()
         pyramid_width = hidden_width if pyramid_width is None else pyramid_width
-        _check_settings(
-            hidden_width, pyramid_width, kernel_sizes, regressor_layers, attention_heads
-        )
-        if min_proposals < 0:
-            raise ValueError(
-                f"ProposerRegressor: min_proposals must be 0 or more, got {min_proposals}."
-            )
+        check_least(SYSTEM, 0, regressor_layers=regressor_layers, min_proposals=min_proposals)
+        check_least(SYSTEM, 1, hidden_width=hidden_width, attention_heads=attention_heads)
+        _check_widths(hidden_width, pyramid_width, kernel_sizes, attention_heads)
         if none_weight <= 0:
-            raise ValueError(f"ProposerRegressor: none_weight must be positive, got {none_weight}.")
+            raise ValueError(f"{SYSTEM}: none_weight must be positive, got {none_weight}.")
         self.width, self.n_labels = width, n_labels
         self.none_weight = none_weight
         self.warned = False
@@ -185,7 +183,8 @@ class ProposerRegressor(Head):
     def losses(
         self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
     ) -> Dict[str, Loss]:
-        """Negative log-likelihood of the assigned targets (eq. 24), a mean over the proposals."""
+        """Negative log-likelihood of the assigned targets (eq. 24), a mean over the proposals of
+        the batch where the paper sums over those of a sentence (eq. 25)."""
         words, stages = self.refine(words, mask)
         real = stages[-1].mask
         logits, spans = self.answer(words, mask, stages[-1])
@@ -212,7 +211,7 @@ class ProposerRegressor(Head):
         Returns `(B, P)` long, -1 for None and for padding.
         """
         target = np.full(real.shape, -1, dtype=np.int64)
-        if gold.mask.any():
+        if gold.spans.shape[1]:
             index = (gold.labels + 1).unsqueeze(1).expand(-1, real.shape[1], -1)
             costs = -(labels_p.gather(2, index) + spans_p).float().cpu().numpy()
             none_costs = -labels_p[..., 0].float().cpu().numpy()
@@ -232,7 +231,7 @@ class ProposerRegressor(Head):
         if not self.warned:
             self.warned = True
             warnings.warn(
-                f"ProposerRegressor: a sentence has {n_gold} gold entities but only {n_proposals} "
+                f"{SYSTEM}: a sentence has {n_gold} gold entities but only {n_proposals} "
                 "proposals; the entities that fit worst are left out. Raise min_proposals. Further "
                 "cases are not reported.",
                 stacklevel=2,
@@ -713,29 +712,20 @@ def _along_words(convolution: nn.Module, states: Tensor) -> Tensor:
     return F.gelu(convolution(states.transpose(1, 2)).transpose(1, 2))
 
 
-def _check_settings(
-    hidden_width: int,
-    pyramid_width: int,
-    kernel_sizes: Sequence[int],
-    regressor_layers: int,
-    attention_heads: int,
+def _check_widths(
+    hidden_width: int, pyramid_width: int, kernel_sizes: Sequence[int], attention_heads: int
 ) -> None:
-    if regressor_layers < 0:
+    if hidden_width % attention_heads:
         raise ValueError(
-            f"ProposerRegressor: regressor_layers must be 0 or more, got {regressor_layers}."
-        )
-    if attention_heads < 1 or hidden_width % attention_heads or hidden_width < 2:
-        raise ValueError(
-            f"ProposerRegressor: hidden_width ({hidden_width}) must be a multiple of the "
+            f"{SYSTEM}: hidden_width ({hidden_width}) must be a multiple of the "
             f"attention_heads ({attention_heads})."
         )
     if pyramid_width < 2 or pyramid_width % 2:
         raise ValueError(
-            f"ProposerRegressor: the width of the pyramid ({pyramid_width}) must be even: each "
+            f"{SYSTEM}: the width of the pyramid ({pyramid_width}) must be even: each "
             "direction of its recurrent layers has half of it."
         )
     if any(kernel < 2 for kernel in kernel_sizes):
         raise ValueError(
-            "ProposerRegressor: kernel_sizes must be a list of numbers from 2, got "
-            f"{list(kernel_sizes)}."
+            f"{SYSTEM}: kernel_sizes must be a list of numbers from 2, got {list(kernel_sizes)}."
         )

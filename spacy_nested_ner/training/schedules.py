@@ -1,7 +1,8 @@
-"""Learning rate schedules for training in two stages; the encoder may rest in the first."""
+"""Learning rate schedules of the papers, as endless iterables."""
 
-from itertools import chain, islice
-from typing import Iterable
+import math
+from itertools import chain, count, islice
+from typing import Iterable, Iterator
 
 from thinc.schedules import warmup_linear
 
@@ -30,6 +31,29 @@ def two_stage_linear(
     rest = total_steps - split_step
     first = warmup_linear(first_rate, round(warmup * split_step), split_step)
     return chain(islice(first, split_step), warmup_linear(second_rate, round(warmup * rest), rest))
+
+
+def warmup_cosine(initial_rate: float, warmup_steps: int, total_steps: int) -> Iterable[float]:
+    """`spacy_nested_ner.warmup_cosine.v1`: linear warm-up, then half a cosine down to 0.
+
+    The schedule of the proposer and regressor (Wen et al. 2023, section 4.2).
+
+    initial_rate: the peak. warmup_steps: step at which it is reached. total_steps: step at which
+    the rate is 0.
+
+    Raises ValueError unless 0 <= warmup_steps <= total_steps.
+    """
+    _check_order("warmup_steps", warmup_steps, total_steps)
+    return _warmup_cosine(initial_rate, warmup_steps, total_steps)
+
+
+def _warmup_cosine(initial_rate: float, warmup_steps: int, total_steps: int) -> Iterator[float]:
+    for step in count():
+        if step < warmup_steps:
+            yield initial_rate * step / warmup_steps
+        else:
+            share = (step - warmup_steps) / max(1, total_steps - warmup_steps)
+            yield initial_rate * (1 + math.cos(math.pi * min(1.0, share))) / 2
 
 
 def _check_order(name: str, steps: int, total_steps: int) -> None:

@@ -302,6 +302,7 @@ def test_short_sentences_get_extra_rounds_of_proposals() -> None:
     assert head.refine(words, mask)[1][0].mask.sum(1).tolist() == [6, 3, 1]
 
 
+@pytest.mark.filterwarnings("error")
 def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> None:
     head = make_head(min_proposals=0)
     words, mask = random_batch()
@@ -317,11 +318,13 @@ def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> N
     [
         ({"hidden_width": 18, "attention_heads": 4}, "multiple of the attention_heads"),
         ({"attention_heads": 0}, "attention_heads"),
+        ({"hidden_width": 0}, "hidden_width"),
         ({"pyramid_width": 7}, "pyramid"),
         ({"kernel_sizes": [2, 1]}, "kernel_sizes"),
         ({"regressor_layers": -1}, "regressor_layers"),
         ({"min_proposals": -1}, "min_proposals"),
         ({"none_weight": 0.0}, "none_weight"),
+        ({"dropout": 1.5}, r"ProposerRegressor: dropout must be in \[0, 1\), got 1.5"),
     ],
 )
 def test_wrong_settings_are_refused(settings, problem) -> None:

@@ -32,6 +32,7 @@ REGISTERED = [
     ("spacy_scorers", "spacy_nested_ner.nested_scorer.v1"),
     ("thinc_optimizers", "spacy_nested_ner.AdamW.v1"),
     ("thinc_schedules", "spacy_nested_ner.two_stage_linear.v1"),
+    ("thinc_schedules", "spacy_nested_ner.warmup_cosine.v1"),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 import spacy
 
 from spacy_nested_ner.training.optimizer import AdamW
-from spacy_nested_ner.training.schedules import two_stage_linear
+from spacy_nested_ner.training.schedules import two_stage_linear, warmup_cosine
 
 
 def first(schedule: Iterable[float], n: int) -> List[float]:
@@ -27,6 +27,17 @@ def test_encoder_and_head_share_the_second_stage() -> None:
     head = first(two_stage_linear(1.0, 1.0, split_step=20, total_steps=120), 125)
     assert encoder[:20] == [0.0] * 20 and encoder[20:] == head[20:]
     assert max(head[:20]) == 1.0
+
+
+def test_warmup_cosine() -> None:
+    schedule = warmup_cosine(0.4, warmup_steps=2, total_steps=8)
+    # Six steps down: cos(0), cos(30 degrees), ..., cos(180 degrees).
+    root = 3**0.5 / 2
+    down = [0.2 * (1 + cosine) for cosine in (1, root, 0.5, 0, -0.5, -root, -1)]
+    assert first(schedule, 11) == pytest.approx([0, 0.2, *down, 0, 0])
+    assert first(warmup_cosine(0.4, warmup_steps=0, total_steps=0), 2) == [0.4, 0.0]
+    with pytest.raises(ValueError, match=r"warmup_steps \(9\)"):
+        warmup_cosine(0.4, warmup_steps=9, total_steps=8)
 
 
 @pytest.mark.parametrize(
