@@ -45,6 +45,11 @@ def test_lists_are_read_in_pieces_of_any_size(tmp_path_factory, items, indent, c
         ('[{"a": 1}\n{"b": 2}]', "line 2: expected , or ] here, not '{'"),
         ('[{"a": 1}', "not the end of the file"),
         ('[{"a": 1},\n 2]', "line 2: expected a JSON object"),
+        (
+            '[{"a": 1}]\n[{"b": 2}]',
+            r"line 2: expected the end of the file behind the list, not '\['",
+        ),
+        ("[]\n{}", "line 2: expected the end of the file"),
         ("{\n}", "line 1: .* Expected a JSON list, or one JSON object on each line"),
     ],
 )
@@ -199,6 +204,11 @@ def test_export_errors_leave_no_file(tmp_path):
             "mrc-json",
             '{"context": "a", "entity_label": "X", "span_position": ["0"], "qas_id": "1.1"}',
             "of X",
+        ),
+        (
+            "mrc-json",
+            '{"context": "a", "entity_label": "X", "start_position": [0], "end_position": []}',
+            "1 numbers in 'start_position', 0 in 'end_position'",
         ),
     ],
 )
