@@ -109,11 +109,11 @@ def draw(
     for model, name in zip(models, short_names(models)):
         nlp = load_pipeline(model)
         examples = read_examples(nlp, data_path)
+        chosen = _chosen(examples, spans_key, doc)
         try:
             lengths[name] = by_length(run_pipeline(nlp, examples, spans_key).table)
         except ValueError as err:
             raise ValueError(f"{model} on {data_path}: {err}") from err
-        chosen = _chosen(examples, spans_key, doc)
         for pipe_name, pipe in nested_pipes(nlp).items():
             made = _of_system(nlp, pipe, read_examples(nlp, data_path), chosen, steps, spans)
             prefix = f"{name}-{pipe_name}".replace("/", "-")

@@ -9,12 +9,11 @@ included, `&amp;` as five. The text of a document begins at its headline or text
 from __future__ import annotations
 
 import html
-import logging
 import re
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
 
 from spacy_nested_ner.corpora.records import (
     CharSpan,
@@ -22,6 +21,7 @@ from spacy_nested_ner.corpora.records import (
     Dropped,
     ReadOptions,
     Record,
+    with_omissions,
 )
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.rewrite import Rewritten, reference_edits
@@ -37,7 +37,6 @@ PREFERRED = ("timex2norm", "adj", "fp1", "fp2")
 EXPECTED = "APF XML: <source_file> with <document>, <entity>, <entity_mention>, <extent>, <charseq>"
 
 _TAG = re.compile(r"<[^>]*>")
-_logger = logging.getLogger("spacy_nested_ner")
 
 
 @dataclass(frozen=True)
@@ -62,17 +61,20 @@ def read_ace(path: Path, options: ReadOptions) -> Iterator[Record]:
     """ACE 2004 and 2005: a folder with .sgm and .apf.xml files (setting: splits)"""
     settings = with_settings(AceSettings(), options.settings)
     splits = read_split_lists(Path(settings.splits)) if settings.splits else {}
-    left_out = 0
-    for doc_id, file, folder_split in _documents(Path(path)):
+    yield from with_omissions(_read(Path(path), splits, options))
+
+
+def _read(
+    path: Path, splits: Dict[str, str], options: ReadOptions
+) -> Iterator[Union[Record, Dropped]]:
+    for doc_id, file, folder_split in _documents(path):
         if splits and doc_id not in splits:
-            left_out += 1
+            yield Dropped({("document in none of the lists", doc_id): 1})
             continue
         split = splits.get(doc_id, folder_split)
         record = options.problems.attempt(_record, doc_id, file, split, options)
         if record is not None:
             yield record
-    if left_out:
-        _logger.warning("%d documents are in none of the lists and were left out.", left_out)
 
 
 def read_split_lists(folder: Path) -> Dict[str, str]:

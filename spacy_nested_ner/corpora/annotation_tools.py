@@ -183,6 +183,8 @@ def _label_studio(
     spans = []
     for region in regions:
         labels = region.get("labels", region.get("hypertextlabels"))
+        if labels and not isinstance(labels, list):
+            raise CorpusError(f"expected a list of labels, not {labels!r}.", *place)
         if labels:
             start, end = _label_studio_place(region, text, place)
             spans += [_checked(start, end, label, text, place) for label in labels]
@@ -197,7 +199,9 @@ def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Droppe
     truth if one is marked, otherwise the first that was not cancelled."""
     if "data" not in item:  # JSON-MIN
         label = item.get("label")
-        return (label, Dropped()) if isinstance(label, list) else (None, _NOT_ANNOTATED)
+        if not isinstance(label, list):
+            return None, _NOT_ANNOTATED
+        return _objects(item, "label", place), Dropped()
     annotations = _objects(item, "annotations" if "annotations" in item else "completions", place)
     valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
     if not valid:

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple, Union
 
 from spacy_nested_ner.corpora.records import (
     CharSpan,
@@ -21,12 +21,16 @@ from spacy_nested_ner.corpora.records import (
     ReadOptions,
     Record,
     span_order,
+    with_omissions,
 )
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import line_starts, word_places
 from spacy_nested_ner.corpora.settings import no_settings
 from spacy_nested_ner.corpora.spans import clean_spans
 from spacy_nested_ner.corpora.text import files_below, read_lines, read_text
+
+_OTHERS = "REAMN#*"
+"""What the other annotations begin with: relations, events, attributes, notes."""
 
 _TEXT_BOUND = re.compile(r"(T\S+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)(?:\t(.*))?")
 _logger = logging.getLogger("spacy_nested_ner")
@@ -36,7 +40,14 @@ _logger = logging.getLogger("spacy_nested_ner")
 def read_brat(path: Path, options: ReadOptions) -> Iterator[Record]:
     """BRAT standoff: a folder with .txt and .ann files"""
     no_settings(options.settings)
-    for ann, split in _annotation_files(Path(path)):
+    yield from with_omissions(_brat(Path(path), options))
+
+
+def _brat(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]:
+    files, alone = _annotation_files(path)
+    if alone:
+        yield Dropped({(".txt without .ann", ""): alone})
+    for ann, split in files:
         record = options.problems.attempt(_document, ann, split, options)
         if record is not None:
             yield record
@@ -46,7 +57,8 @@ def read_brat(path: Path, options: ReadOptions) -> Iterator[Record]:
 def read_litbank(path: Path, options: ReadOptions) -> Iterator[Record]:
     """LitBank's entities/brat: of ten books in the order of names the 9th is dev, the 10th test"""
     no_settings(options.settings)
-    for i, (ann, _) in enumerate(_annotation_files(Path(path))):
+    files, _ = _annotation_files(Path(path))
+    for i, (ann, _) in enumerate(files):
         split = {8: "dev", 9: "test"}.get(i % 10, "train")
         record = options.problems.attempt(_document, ann, split, options)
         if record is not None:
@@ -69,15 +81,16 @@ def _widened(text: str, words: List[str], spans: List[CharSpan]) -> List[CharSpa
     return sorted(grown, key=span_order)
 
 
-def _annotation_files(path: Path) -> List[Tuple[Path, str]]:
+def _annotation_files(path: Path) -> Tuple[List[Tuple[Path, str]], int]:
+    """Annotation files with their splits, and how many texts have none."""
     if path.is_file():
-        return [(path.with_suffix(".ann"), "")]
+        return [(path.with_suffix(".ann"), "")], 0
     files = files_below(path, ".ann")
     texts = {file for file, _ in files_below(path, ".txt")}
     alone = sorted(texts - {ann.with_suffix(".txt") for ann, _ in files})
     if alone:
         _logger.warning("%d .txt files without .ann are left out: %s ...", len(alone), alone[0])
-    return files
+    return files, len(alone)
 
 
 def _document(ann: Path, split: str, options: ReadOptions) -> Record:
@@ -94,6 +107,9 @@ def _document(ann: Path, split: str, options: ReadOptions) -> Record:
                 dropped["discontinuous", label] += 1
             else:
                 spans.append((*place, label))
+        elif line.strip() and line[0] not in _OTHERS:
+            problem = f"expected an annotation (T1, R1, E1 ...), not {line[:60]!r}."
+            options.problems.report(CorpusError(problem, ann, number))
     kept, cleaned = clean_spans(text, spans, one_label=options.all_labels is False)
     dropped.update(cleaned)
     return Record(ann.stem, split, text, kept, sentence_starts=[], dropped=dropped)

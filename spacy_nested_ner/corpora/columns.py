@@ -153,6 +153,9 @@ def _token(path: Path, row: Row, settings: ColumnSettings) -> str:
 def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> List[List[str]]:
     """Tags of the sentence, level by level. No tag is the same as O."""
     if not settings.tags:
+        if settings.token < 0:
+            problem = "with a token counted from the right, --set tags=NUMBERS has to be given too."
+            raise ValueError(problem)
         width = max(len(cells) for _, cells in rows)
         if width - settings.token < 2:
             raise CorpusError("a line with nothing behind the token.", path, rows[0][0])

@@ -113,6 +113,8 @@ def write_mrc_json(sentences: Iterable[Sentence], file: TextIO, ask: Ask) -> Non
     """JSON of BERT-MRC: an item for each sentence and label, with the label's question"""
     listed = list(sentences)
     labels = sorted({label for sentence in listed for _, _, label in sentence.spans})
+    if not labels:
+        raise ValueError("there are no entities, so there is no label that BERT-MRC could ask for.")
     _write_list(
         (
             _mrc_item(sentence, f"{i}.{j}", label, ask(label))

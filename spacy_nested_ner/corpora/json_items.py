@@ -75,6 +75,7 @@ class _Stream:
         """The objects of the list that begins here."""
         self._skip(1)
         if self.next_character() == "]":
+            self._end()
             return
         while True:
             self.next_character()
@@ -82,11 +83,19 @@ class _Stream:
             yield line, _object(self._value(), self._path, line)
             character = self.next_character()
             if character == "]":
+                self._end()
                 return
             if character != ",":
                 found = repr(character) if character else "the end of the file"
                 raise CorpusError(f"expected , or ] here, not {found}.", self._path, self._line)
             self._skip(1)
+
+    def _end(self) -> None:
+        """Nothing but whitespace may stand behind the list."""
+        self._skip(1)
+        if character := self.next_character():
+            problem = f"expected the end of the file behind the list, not {character!r}."
+            raise CorpusError(problem, self._path, self._line)
 
     def next_character(self) -> str:
         """The next character that is no whitespace, which stays; "" at the end."""
@@ -137,6 +146,8 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) ->
 
     Raises CorpusError with the name if it is missing or of another type.
     """
+    if not isinstance(item, dict):
+        raise CorpusError(f"expected an object with {name!r}, not {item!r}.", path, line)
     value = item.get(name)
     if not isinstance(value, kind):
         has = ", ".join(item) or "nothing"

@@ -87,7 +87,11 @@ def _mrc_spans(path: Path, item: Item, length: int) -> List[Tuple[int, int, str]
         pairs: List[Tuple[Any, ...]] = [tuple(text.replace(",", ";").split(";")) for text in texts]
     else:
         starts = field(values, "start_position", list, path, line)
-        pairs = list(zip(starts, field(values, "end_position", list, path, line), strict=False))
+        ends = field(values, "end_position", list, path, line)
+        if len(starts) != len(ends):
+            problem = f"{len(starts)} numbers in 'start_position', {len(ends)} in 'end_position'."
+            raise CorpusError(problem, path, line)
+        pairs = list(zip(starts, ends, strict=True))
     spans = []
     for pair in pairs:
         try:

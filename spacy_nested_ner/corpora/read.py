@@ -61,8 +61,8 @@ def read_corpus(
     """Records of all sources, each with a split: that of its source, of the corpus, or one drawn
     by document. To draw, the corpus is read twice.
 
-    Raises ValueError if there is no such format, CorpusError if a source cannot be read or if
-    some sources have a split and others none.
+    Raises ValueError if there is no such format, CorpusError if a source cannot be read, if some
+    sources have a split and others none, or if all of them together hold nothing.
     """
     reader = get_reader(corpus_format)
     options = options or ReadOptions()
@@ -70,7 +70,7 @@ def read_corpus(
     records = _records(reader, sources, options)
     first = next(records, None)
     if first is None:
-        return
+        raise _nothing(corpus_format, sources, options.problems)
     records = _prepend(first, records)
     if first.split and not split.redo:
         yield from progress(_with_own_split(records), "Converting")
@@ -104,6 +104,15 @@ def _with_own_split(records: Iterable[Record]) -> Iterator[Record]:
 def _prepend(first: Record, records: Iterator[Record]) -> Iterator[Record]:
     yield first
     yield from records
+
+
+def _nothing(corpus_format: str, sources: Sequence[Source], problems: Problems) -> CorpusError:
+    problem = f"no documents of the format {corpus_format!r} in it."
+    if problems.count:
+        problem = (
+            f"nothing is left after {problems.count} errors. The first: {problems.messages[0]}"
+        )
+    return CorpusError(problem, ", ".join(str(source.path) for source in sources))
 
 
 def _mixed(record: Record) -> CorpusError:

@@ -73,7 +73,7 @@ def random_split(
 
 def check_fractions(fractions: Sequence[float]) -> None:
     """Raise ValueError unless these are three numbers of at least 0 that sum up to 1."""
-    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
+    if len(fractions) != 3 or not (min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-6):
         raise ValueError(
             f"Fractions of train, dev and test must be three numbers of at least 0 with sum 1, "
             f"such as 0.8,0.1,0.1, not {','.join(map(str, fractions))}."

@@ -7,6 +7,7 @@ there (the counts of NNE in PIQN, table 6, come out only so); such pairs are als
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -24,7 +25,7 @@ Place = Tuple[int, int]
 class Nesting:
     """How spans lie in one another.
 
-    nested: spans that contain another or are contained in one.
+    nested: spans that contain another or are contained in one, or were given more than once.
     depth: for every span, how many spans lie around it in the longest chain, itself included:
         1 for an outermost span.
     crossing: pairs of spans that overlap while neither contains the other.
@@ -36,13 +37,16 @@ class Nesting:
 
 
 def nesting(spans: Iterable[Place]) -> Nesting:
-    """Nesting of spans `(start, end)`, end exclusive; doubles count once.
+    """Nesting of spans `(start, end)`, end exclusive, one for each entity: a span with two labels
+    is given twice.
 
     Containers come before what they contain in the order of starts (longer first), so one pass
     finds every chain.
     """
-    ordered = sorted(set(spans), key=lambda span: (span[0], -span[1]))
-    result = Nesting(set(), {span: 1 for span in ordered}, 0)
+    counts = Counter(spans)
+    ordered = sorted(counts, key=lambda span: (span[0], -span[1]))
+    shared = {span for span, count in counts.items() if count > 1}
+    result = Nesting(shared, {span: 1 for span in ordered}, 0)
     for i, outer in enumerate(ordered):
         for inner in ordered[i + 1 :]:
             if inner[0] >= outer[1]:
@@ -60,7 +64,8 @@ class SplitStatistics:
     """What a split holds; every count is over all docs added.
 
     labels: entities by label. depths: entities by depth, 1 = outermost. lengths: entities by
-    number of tokens. same_span: pairs of labels on one span. dropped: by (reason, detail).
+    number of tokens. per_sentence: sentences by number of entities. same_span: pairs of labels on
+    one span. dropped: by (reason, detail).
     """
 
     documents: int = 0
@@ -70,10 +75,10 @@ class SplitStatistics:
     nested_entities: int = 0
     nested_sentences: int = 0
     crossing_pairs: int = 0
-    most_in_sentence: int = 0
     labels: Counter = field(default_factory=Counter)
     depths: Counter = field(default_factory=Counter)
     lengths: Counter = field(default_factory=Counter)
+    per_sentence: Counter = field(default_factory=Counter)
     same_span: Counter = field(default_factory=Counter)
     dropped: Counter = field(default_factory=Counter)
 
@@ -90,13 +95,11 @@ class SplitStatistics:
     def _add_sentence(self, entities: List[Tuple[int, int, str]]) -> None:
         found = nesting((start, end) for start, end, _ in entities)
         self.entities += len(entities)
-        self.most_in_sentence = max(self.most_in_sentence, len(entities))
-        shared = Counter((start, end) for start, end, _ in entities)
-        nested = found.nested | {place for place, count in shared.items() if count > 1}
-        self.nested_sentences += bool(nested)
+        self.per_sentence[len(entities)] += 1
+        self.nested_sentences += bool(found.nested)
         self.crossing_pairs += found.crossing
         for start, end, label in entities:
-            self.nested_entities += (start, end) in nested
+            self.nested_entities += (start, end) in found.nested
             self.labels[label] += 1
             self.depths[found.depth[start, end]] += 1
             self.lengths[end - start] += 1
@@ -119,6 +122,11 @@ class SplitStatistics:
     def max_length(self) -> int:
         """Tokens of the longest entity."""
         return max(self.lengths, default=0)
+
+    @property
+    def most_in_sentence(self) -> int:
+        """Entities of the fullest sentence."""
+        return max(self.per_sentence, default=0)
 
     def dropped_by_reason(self) -> Counter:
         """How many annotations were left out, by reason."""
@@ -145,6 +153,7 @@ class SplitStatistics:
             "max_length": self.max_length,
             "entities_by_length": _by_number(self.lengths),
             "max_entities_in_sentence": self.most_in_sentence,
+            "sentences_by_entities": _by_number(self.per_sentence),
             "crossing_pairs": self.crossing_pairs,
             "same_span_labels": dict(self.same_span.most_common()),
             "dropped": dropped,
@@ -155,9 +164,11 @@ def _by_sentence(doc: Doc, spans_key: str) -> List[List[Tuple[int, int, str]]]:
     spans = [(span.start, span.end, span.label_) for span in doc.spans.get(spans_key, [])]
     if not doc.has_annotation("SENT_START"):
         return [spans]
-    starts = [token.i for token in doc if token.is_sent_start]
-    edges = zip(starts, [*starts[1:], len(doc)])
-    return [[span for span in spans if first <= span[0] < last] for first, last in edges]
+    starts = [sentence.start for sentence in doc.sents]
+    found: List[List[Tuple[int, int, str]]] = [[] for _ in starts]
+    for span in spans:
+        found[bisect_right(starts, span[0]) - 1].append(span)
+    return found
 
 
 def _by_number(counts: Counter) -> Dict[str, int]:

@@ -48,7 +48,8 @@ def stream_xml(path: Path, handler: XmlHandler, expected: str) -> Iterator[Any]:
     declares entities, or is refused by the handler.
     """
     if not path.is_file():
-        raise CorpusError("no such file.", path)
+        what = "a folder" if path.is_dir() else "no such file"
+        raise CorpusError(f"{what}. Expected a file with {expected}.", path)
     try:
         with _open_xml(path) as (stream, name):
             yield from stream_xml_file(stream, name, handler, expected)

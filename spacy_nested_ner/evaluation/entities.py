@@ -27,8 +27,8 @@ class EntityTable:
     located: bool, its span is both gold and predicted, whatever the labels. fits: bool, its
     boundaries are token boundaries of the reference. score: of the prediction, NaN where there is
     none. length: words of the reference that it touches. depth: gold spans around it in the longest
-    chain, plus 1. nested: bool, it contains a gold span or is contained in one. crowd: gold
-    entities of its sentence.
+    chain, plus 1. nested: bool, it contains a gold span or is contained in one, or its span is that
+    of several gold entities. crowd: gold entities of its sentence.
 
     depth, nested and crowd are taken from the gold annotation alone, so that a predicted entity
     counts in the same group whatever else was predicted.
@@ -187,8 +187,8 @@ class _Text:
 def _rows(
     text: _Text, gold: Dict[Entity, float], predicted: Dict[Entity, float], doc: int, sentences: int
 ) -> List[_Row]:
-    places = {(start, end) for start, end, _ in gold}
-    both = places & {(start, end) for start, end, _ in predicted}
+    places = [(start, end) for start, end, _ in gold]
+    both = set(places) & {(start, end) for start, end, _ in predicted}
     order = GoldOrder(places)
     crowd = np.bincount([text.sentence(start) for start, _, _ in gold], minlength=1)
     rows = []
@@ -218,7 +218,7 @@ def _rows(
 
 
 class GoldOrder:
-    """Where any span lies in the nesting of the gold spans of a doc."""
+    """Where any span lies in the nesting of the gold spans of a doc, see `nesting`."""
 
     def __init__(self, gold: Iterable[Tuple[int, int]]) -> None:
         found = nesting(gold)
@@ -228,7 +228,7 @@ class GoldOrder:
         self.depths = np.array(list(found.depth.values()), dtype=np.int64)
 
     def place(self, start: int, end: int) -> Tuple[int, bool]:
-        """Depth of the span, and whether it contains a gold span or is contained in one."""
+        """Depth of the span, and whether it is nested with the gold spans."""
         if (start, end) in self.gold:
             return self.gold[start, end], (start, end) in self.nested
         around = (self.starts <= start) & (self.ends >= end)

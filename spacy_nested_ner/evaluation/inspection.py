@@ -24,14 +24,12 @@ PERCENTILES = (50, 90, 95, 99, 100)
 class SplitInspection:
     """One data set.
 
-    counts: see `SplitStatistics`. per_sentence: sentences by number of entities. lengths: entity
-    lengths in words, by label. sentences: their texts. mentions: entities by text and label.
-    unannotated: docs without the spans key. lost: entities that a pipe cannot learn from, by
-    reason, see `gold_segments`.
+    counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
+    texts. mentions: entities by text and label. unannotated: docs without the spans key. lost:
+    entities that a pipe cannot learn from, by reason, see `gold_segments`.
     """
 
     counts: SplitStatistics = field(default_factory=SplitStatistics)
-    per_sentence: Counter = field(default_factory=Counter)
     lengths: Dict[str, List[int]] = field(default_factory=dict)
     sentences: Counter = field(default_factory=Counter)
     mentions: Counter = field(default_factory=Counter)
@@ -49,9 +47,6 @@ class SplitInspection:
         }
         return {
             **self.counts.to_dict(),
-            "sentences_by_entities": {
-                str(n): self.per_sentence[n] for n in sorted(self.per_sentence)
-            },
             "length_by_label": per_label,
             "documents_without_annotation": self.unannotated,
             "lost": {reason: count for reason, count in self.lost.items() if count},
@@ -73,10 +68,7 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
         for span in doc.spans[spans_key]:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
-        starts = Counter(_sentence_starts(doc, spans_key))
-        sentences = list(_sentences(doc))
-        found.sentences.update(_plain(sentence) for sentence in sentences)
-        found.per_sentence.update(starts[sentence.start] for sentence in sentences)
+        found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
     return found
 
 
@@ -85,13 +77,6 @@ def _sentences(doc: Doc) -> Iterator[Span]:
         yield from doc.sents
     else:
         yield doc[:]
-
-
-def _sentence_starts(doc: Doc, spans_key: str) -> List[int]:
-    """First token of the sentence of each entity."""
-    begins = np.array([sentence.start for sentence in _sentences(doc)], dtype=np.int64)
-    starts = [span.start for span in doc.spans[spans_key]]
-    return begins[np.searchsorted(begins, starts, side="right") - 1].tolist() if starts else []
 
 
 def _plain(span: Span) -> str:

@@ -42,8 +42,7 @@ def table(records):
     rows = [Counter((a, b) for a, b, _ in record.spans) for record in records]
     nested = []
     for row in rows:
-        inside = nesting(row).nested | {place for place, count in row.items() if count > 1}
-        nested.append(sum(row[place] for place in inside))
+        nested.append(sum(row[place] for place in nesting(row.elements()).nested))
     return (
         len(rows),
         sum(map(bool, nested)),

@@ -113,6 +113,13 @@ def test_only_what_was_left_out(tmp_path, caplog):
         ("gliner", '{"tokenized_text": ["a", ""], "ner": []}', "only non-empty texts"),
         ("gliner", '{"tokenized_text": ["a"], "ner": [["0", "0", "X"]]}', "first token"),
         ("label-studio", '{"data": {"text": 1}}', "expected text as 'text'"),
+        ("label-studio", '{"data": "a"}', "expected an object with 'text', not 'a'"),
+        ("label-studio", '{"text": "a", "label": [1]}', "a list of objects as 'label'"),
+        (
+            "label-studio",
+            '{"text": "a", "label": [{"start": 0, "end": 1, "labels": "X"}]}',
+            "expected a list of labels, not 'X'",
+        ),
         ("gliner", "[1]", "expected a JSON object"),
         ("gliner", '{"a": ', "Expecting value"),
     ],

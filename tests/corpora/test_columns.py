@@ -194,6 +194,7 @@ def test_a_cut_archive(tmp_path):
     "settings, problem",
     [
         ({"level": "1"}, "No setting 'level' for this format. It has: token, tags"),
+        ({"token": "-1"}, "--set tags=NUMBERS has to be given too"),
         ({"token": "x"}, "Setting token must be a whole number"),
         ({"tags": "1;2"}, "Setting tags must be whole numbers such as 1,2"),
         ({"first_character": "yes"}, "must be true or false"),

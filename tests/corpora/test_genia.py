@@ -339,6 +339,7 @@ def test_archive_without_xml(tmp_path, genia_sample):
 
 def test_missing_file(tmp_path):
     assert "no such file" in refused(tmp_path / "none.tgz", tmp_path)
+    assert "a folder. Expected a file with GENIA XML" in refused(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ def test_lists_are_read_in_pieces_of_any_size(tmp_path_factory, items, indent, c
         ('[{"a": 1}\n{"b": 2}]', "line 2: expected , or ] here, not '{'"),
         ('[{"a": 1}', "not the end of the file"),
         ('[{"a": 1},\n 2]', "line 2: expected a JSON object"),
+        (
+            '[{"a": 1}]\n[{"b": 2}]',
+            r"line 2: expected the end of the file behind the list, not '\['",
+        ),
+        ("[]\n{}", "line 2: expected the end of the file"),
         ("{\n}", "line 1: .* Expected a JSON list, or one JSON object on each line"),
     ],
 )
@@ -150,9 +155,12 @@ def test_round_trips_lose_nothing(tmp_path_factory, name, sentences, several):
         docs.append(doc)
         expected.append((words, spans))
     path = tmp_path_factory.mktemp("out") / "train.json"
+    if name == "mrc-json" and not any(spans for _, spans in expected):
+        with pytest.raises(ValueError, match="no label that BERT-MRC could ask for"):
+            export_docs(docs, name, path, "sc")
+        return
     export_docs(docs, name, path, "sc")
-    spanless = name == "mrc-json" and not any(spans for _, spans in expected)
-    assert [in_words(record) for record in read(name, path)] == ([] if spanless else expected)
+    assert [in_words(record) for record in read(name, path)] == expected
 
 
 def test_sentences_that_an_entity_bridges_stay_together(tmp_path):
@@ -174,6 +182,9 @@ def test_export_errors_leave_no_file(tmp_path):
     doc.spans["sc"] = [Span(doc, 0, 1, label="GPE")]
     with pytest.raises(ValueError, match="the token 'New York' holds whitespace"):
         export_docs([doc], "mrc-json", tmp_path / "out.json", "sc")
+    empty = Doc(doc.vocab, words=["a"])
+    with pytest.raises(ValueError, match="there are no entities"):
+        export_docs([empty], "mrc-json", tmp_path / "out.json", "sc")
     with pytest.raises(ValueError, match="Known formats: mrc-json, papers-json"):
         export_docs([doc], "nope", tmp_path / "out.json", "sc")
     assert not list(tmp_path.iterdir())
@@ -199,6 +210,11 @@ def test_export_errors_leave_no_file(tmp_path):
             "mrc-json",
             '{"context": "a", "entity_label": "X", "span_position": ["0"], "qas_id": "1.1"}',
             "of X",
+        ),
+        (
+            "mrc-json",
+            '{"context": "a", "entity_label": "X", "start_position": [0], "end_position": []}',
+            "1 numbers in 'start_position', 0 in 'end_position'",
         ),
     ],
 )

@@ -68,7 +68,9 @@ def test_everything_in_one_split(fractions):
     assert set(map(random_split(names, fractions), names)) == {only}
 
 
-@pytest.mark.parametrize("fractions", [(0.5, 0.5, 0.5), (1.5, -0.5, 0.0), (1.0,)])
+@pytest.mark.parametrize(
+    "fractions", [(0.5, 0.5, 0.5), (1.5, -0.5, 0.0), (1.0,), (0.5, float("nan"), 0.5)]
+)
 def test_wrong_fractions(fractions):
     with pytest.raises(ValueError, match="three numbers of at least 0 with sum 1"):
         random_split([], fractions)
@@ -138,6 +140,18 @@ def test_skipped_errors_are_counted_once_and_reported(tmp_path):
 def test_missing_input(tmp_path):
     with pytest.raises(CorpusError, match="no such file or folder"):
         read([tmp_path / "none"])
+
+
+def test_input_without_documents(tmp_path):
+    empty = columns(tmp_path / "train.txt", "")
+    empty.write_text("", encoding="utf8")
+    with pytest.raises(CorpusError, match=r"train\.txt: no documents of the format 'columns'"):
+        read([empty])
+    problems = Problems(skip=True, quiet=True)
+    empty.write_text("a I-X\n", encoding="utf8")
+    options = ReadOptions(settings={"scheme": "BIO"}, problems=problems)
+    with pytest.raises(CorpusError, match=r"nothing is left after 1 errors\. The first: .* line 1"):
+        read([empty], options)
 
 
 def test_counts_of_items_without_a_record():

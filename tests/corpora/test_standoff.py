@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import tarfile
+from collections import Counter
 
 import pytest
 
@@ -56,6 +57,7 @@ def test_discontinuous_annotations_are_counted(tmp_path):
         ("T1\tPER 0 8\tMr. Dale", "says 'Mr. Dale', but the .txt has 'Mr. Dole'"),
         ("T1\tPER 30 90\tcar", "is not in the text of 36 characters"),
         ("T1\tPER 8 8\t", "is not in the text"),
+        ("1\tPER 0 8\tMr. Dole", "expected an annotation (T1, R1, E1 ...), not '1"),
     ],
 )
 def test_malformed_annotations_can_be_skipped(tmp_path, line, problem):
@@ -76,6 +78,7 @@ def test_brat_folders_and_lone_files(tmp_path, caplog):
     records = list(get_reader("brat")(tmp_path, ReadOptions()))
     assert [(r.doc_id, r.split) for r in records] == [("dev", "dev"), ("train", "train")]
     assert "1 .txt files without .ann" in caplog.text
+    assert records[0].dropped == {(".txt without .ann", ""): 1}
     (tmp_path / "dev" / "dev.txt").unlink()
     with pytest.raises(CorpusError, match=r"dev\.txt: no such file"):
         list(get_reader("brat")(tmp_path, ReadOptions()))
@@ -159,6 +162,14 @@ def test_ace_split_lists_and_versions(shared, tmp_path):
         ("LITBANK_ENG_20240301.0011", "dev"),
         ("PITFALL_ENG_20240101.0001", "train"),
     ]
+    assert sum((record.dropped for record in found), Counter()) == {
+        ("document in none of the lists", f"{name}"): 1
+        for name in (
+            "LITBANK_ENG_20240101.1023",
+            "LITBANK_ENG_20240201.2489",
+            "PITFALL_ENG_20240101.0002",
+        )
+    }
 
 
 @pytest.fixture

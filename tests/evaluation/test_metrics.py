@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 
 import numpy as np
@@ -20,6 +21,7 @@ from spacy.scorer import Scorer
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_nested_ner.corpora.statistics import SplitStatistics
 from spacy_nested_ner.evaluation import metrics
 from spacy_nested_ner.evaluation.entities import (
     crowd_group,
@@ -61,6 +63,17 @@ def test_hand_computed_groups():
     assert metrics.by_depth(table) == {"1": PRF(1, 1, 2), "2": PRF(0, 3, 1)}
     assert metrics.by_nesting(table) == {"flat": PRF(0, 0, 1), "nested": PRF(1, 4, 2)}
     assert metrics.by_crowd(table) == {"3": PRF(1, 4, 3)}
+
+
+def test_two_labels_on_one_span_are_nested_as_in_the_report_of_a_corpus():
+    spans = [(0, 3, "DNA"), (0, 3, "gene"), (4, 6, "cell_type")]
+    gold = make_doc(WORDS, spans)
+    counts = SplitStatistics()
+    counts.add(gold, "sc", Counter())
+    table = table_of([gold], [make_doc(WORDS, [(0, 3, "RNA"), (4, 6, "cell_type")])])
+    groups = metrics.by_nesting(table)
+    assert groups == {"flat": PRF(1, 1, 1), "nested": PRF(0, 1, 2)}
+    assert groups["nested"].gold == counts.nested_entities
 
 
 def test_macro_counts_undefined_scores_as_zero():
@@ -257,7 +270,9 @@ def test_groups_agree_with_sets(data):
 
     def nested(span, gold):
         others = [g[:2] for g in gold]
-        touched = any(contains(span[:2], o) or contains(o, span[:2]) for o in others)
+        touched = others.count(span[:2]) > 1 or any(
+            contains(span[:2], o) or contains(o, span[:2]) for o in others
+        )
         return "nested" if touched else "flat"
 
     assert metrics.by_label(table) == expected(lambda span, _: span[2])
