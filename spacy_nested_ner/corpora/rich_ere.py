@@ -34,9 +34,8 @@ _MARKUP = re.compile(r"<quote\b[^>]*(?<!/)>.*?</quote>|<[^>]*>", re.DOTALL | re.
 
 
 class EreMention(NamedTuple):
-    """source: document id. offset, length: characters of the source. text: what stands there."""
+    """offset, length: characters of the source. text: what stands there."""
 
-    source: str
     offset: int
     length: int
     label: str
@@ -149,7 +148,7 @@ class _EreHandler(XmlHandler):
         if tag == "entity":
             self._label = attrs.get("type", "")
         elif tag == "entity_mention":
-            missing = [name for name in ("source", "offset", "length") if name not in attrs]
+            missing = [name for name in ("offset", "length") if name not in attrs]
             if missing or not self._label:
                 raise ValueError(f"<entity_mention> without {', '.join(missing) or 'a type'}.")
             self._mention, self._text = attrs, ""
@@ -162,5 +161,4 @@ class _EreHandler(XmlHandler):
         self._path.pop()
         if tag == "entity_mention":
             offset, length = int(self._mention["offset"]), int(self._mention["length"])
-            source = self._mention["source"]
-            self.done.append(EreMention(source, offset, length, self._label, self._text))
+            self.done.append(EreMention(offset, length, self._label, self._text))
