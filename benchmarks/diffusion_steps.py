@@ -3,16 +3,14 @@
 python benchmarks/diffusion_steps.py training/diffusion_cnn/model-best corpus/genia/dev.spacy
 """
 
-import time
 from pathlib import Path
-from typing import Annotated, List
+from typing import Annotated, Any, List
 
-import spacy
 import torch
 import typer
-from spacy.language import Language
-from spacy.tokens import Doc, DocBin
-from spacy.training import Example
+
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+from spacy_nested_ner.evaluation.probes import step_trade_off
 
 
 def main(
@@ -22,32 +20,17 @@ def main(
     steps: Annotated[List[int], typer.Option(help="Denoising steps")] = [1, 2, 5, 10],  # noqa: B006
     spans: Annotated[List[int], typer.Option(help="Noisy spans")] = [30, 60, 120],  # noqa: B006
     limit: int = 600,
-    batch_size: int = 64,
     threads: int = 1,
 ) -> None:
-    """Strict micro F1 at the pipeline's own threshold and words per CPU second; no retraining."""
+    """Strict micro F1 at the pipeline's own threshold and words per second; no retraining."""
     torch.set_num_threads(threads)
-    nlp = spacy.load(model)
-    gold = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
-    n_words = sum(len(doc) for doc in gold)
-    options = nlp.get_pipe(component).cfg
-    predict(nlp, gold[:batch_size], batch_size)  # the first call pays for what is set up once
+    nlp = load_pipeline(model)
+    pipe: Any = nlp.get_pipe(component)
+    examples = read_examples(nlp, data)[:limit]
     typer.echo("| noisy spans | steps | F1 | words/s |\n|---|---|---|---|")
-    for n_spans in spans:
-        for n_steps in steps:
-            options.update(n_spans=n_spans, spans_per_word=0.0, steps=n_steps)
-            begin = time.process_time()
-            found = predict(nlp, gold, batch_size)
-            used = time.process_time() - begin
-            examples = [Example(a, b) for a, b in zip(found, gold)]
-            f1 = nlp.get_pipe(component).score(examples)["nested_f"]
-            typer.echo(f"| {n_spans} | {n_steps} | {100 * f1:.1f} | {n_words / used:.0f} |")
-
-
-def predict(nlp: Language, docs: List[Doc], batch_size: int) -> List[Doc]:
-    """Predictions on fresh copies of the docs."""
-    fresh = [Doc(nlp.vocab, words=[token.text for token in doc]) for doc in docs]
-    return list(nlp.pipe(fresh, batch_size=batch_size))
+    for row in step_trade_off(nlp, pipe, examples, steps, spans):
+        f1, speed = 100 * row["f"], row["words_per_second"]
+        typer.echo(f"| {row['spans']} | {row['steps']} | {f1:.1f} | {speed:.0f} |")
 
 
 if __name__ == "__main__":

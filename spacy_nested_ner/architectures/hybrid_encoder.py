@@ -14,7 +14,7 @@ from thinc.util import torch2xp
 from torch import Tensor
 
 from spacy_nested_ner.architectures.batching import padded_batches
-from spacy_nested_ner.architectures.shim import ModuleShim
+from spacy_nested_ner.architectures.shim import ModuleShim, running
 from spacy_nested_ner.architectures.types import Tok2VecModel
 from spacy_nested_ner.architectures.word_features import (
     static_rows,
@@ -252,13 +252,9 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     context = None
     if tok2vec is not None:
         context = encode_words(tok2vec, X, shim.settings["tok2vec_width"], is_train)
-    module.train(is_train)
     module.set_dropout(model.layers[0].attrs["dropout_rate"])
-    try:
-        with torch.set_grad_enabled(is_train):
-            words = _words(model, X, None if context is None else context.words, is_train)
-    finally:
-        module.eval()
+    with running(is_train, module):
+        words = _words(model, X, None if context is None else context.words, is_train)
 
     def backprop(d_vectors: List[Floats2d]) -> List[Any]:
         if words.requires_grad:

@@ -10,6 +10,7 @@ from spacy_nested_ner.architectures import head_model
 from spacy_nested_ner.architectures.cross_encoder import build_cross_encoder
 from spacy_nested_ner.architectures.questions import ARCHITECTURE, collect_questions
 from spacy_nested_ner.architectures.types import HeadInput, HeadModel, HeadOutput
+from spacy_nested_ner.heads.base import check_least
 
 
 def build_mrc(
@@ -122,13 +123,9 @@ def _check(
         raise ValueError(
             f"{ARCHITECTURE}: unanswered_share is a share, 0 to 1, got {unanswered_share}."
         )
-    for name, number in (
-        ("depth", depth),
-        ("attention_heads", attention_heads),
-        ("feedforward", feedforward),
-    ):
-        if number < 1:
-            raise ValueError(f"{ARCHITECTURE}: {name} must be at least 1, got {number}.")
+    check_least(
+        ARCHITECTURE, 1, depth=depth, attention_heads=attention_heads, feedforward=feedforward
+    )
     if hidden_width < 1 or hidden_width % attention_heads:
         raise ValueError(
             f"{ARCHITECTURE}: hidden_width ({hidden_width}) must be a multiple of the "

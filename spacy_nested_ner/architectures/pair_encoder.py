@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.architectures.piece_windows import Joint, cut_long
 from spacy_nested_ner.architectures.pretrained import ROBERTA_TYPES, PretrainedShim
+from spacy_nested_ner.architectures.shim import running
 from spacy_nested_ner.architectures.types import PairEncoderModel, PairInput, PairReading
+from spacy_nested_ner.heads.base import check_least
 
 ARCHITECTURE = "spacy_nested_ner.PairEncoder.v1"
 
@@ -40,8 +42,7 @@ def build_pair_encoder(name: str, max_pieces: Optional[int] = None) -> PairEncod
     found or is not supported; when called, for a question that leaves a sentence less than a
     quarter of the input.
     """
-    if max_pieces is not None and max_pieces < 8:
-        raise ValueError(f"{ARCHITECTURE}: max_pieces must be at least 8, got {max_pieces}.")
+    check_least(ARCHITECTURE, 8, max_pieces=8 if max_pieces is None else max_pieces)
     return Model(
         "pair_encoder",
         forward,
@@ -82,12 +83,8 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
         pairs = [
             Pair(questions[asked[i]], sentences[segment[i]], joints.get(int(i))) for i in batch
         ]
-        encoder.train(is_train)
-        try:
-            with torch.set_grad_enabled(is_train):
-                return _encode(shim, pairs)
-        finally:
-            encoder.eval()
+        with running(is_train, encoder):
+            return _encode(shim, pairs)
 
     lengths = sizes + shim.max_pieces - rooms
     for i, (bounds, joint) in joints.items():
@@ -185,10 +182,9 @@ class PairShim(PretrainedShim):
         self._questions: Dict[str, np.ndarray] = {}
 
     def wrap(self, pretrained: Any) -> nn.Module:
-        """The encoder without the layer over `[CLS]`, which nobody reads."""
-        pretrained.pooler = None
+        """As in the base; questions are tokenised anew."""
         self._questions = {}
-        return pretrained
+        return super().wrap(pretrained)
 
     @property
     def n_separators(self) -> int:

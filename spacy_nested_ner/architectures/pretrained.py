@@ -51,8 +51,9 @@ class PretrainedShim(TorchShim):
         self._tokenizer: Optional[Tokenizer] = None
 
     def wrap(self, pretrained: Any) -> nn.Module:
-        """The module to keep of a Hugging Face encoder."""
-        raise NotImplementedError
+        """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`, which none reads."""
+        pretrained.pooler = None
+        return pretrained
 
     def load(self) -> None:
         """Read configuration, tokenizer and weights from the directory or the hub."""

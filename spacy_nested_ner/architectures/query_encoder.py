@@ -27,7 +27,8 @@ from spacy_nested_ner.architectures.piece_windows import (
     vector_order,
 )
 from spacy_nested_ner.architectures.pretrained import PretrainedShim, first_position
-from spacy_nested_ner.architectures.shim import ModuleShim
+from spacy_nested_ner.architectures.shim import ModuleShim, running
+from spacy_nested_ner.heads.base import check_least
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
 ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
@@ -84,14 +85,9 @@ def build_query_encoder(
     Raises ValueError for a setting out of range; when initialised, for a model that cannot be
     found or is not supported.
     """
-    for key, value, least in (
-        ("n_queries", n_queries, 1),
-        ("context", context, 0),
-        ("max_pieces", 3 if max_pieces is None else max_pieces, 3),
-        ("batch_pieces", batch_pieces, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{ARCHITECTURE}: {key} must be at least {least}, got {value}.")
+    check_least(ARCHITECTURE, 0, context=context)
+    check_least(ARCHITECTURE, 1, n_queries=n_queries, batch_pieces=batch_pieces)
+    check_least(ARCHITECTURE, 3, max_pieces=3 if max_pieces is None else max_pieces)
     queries: Model[Any, Any] = Model(
         "instance_queries",
         _queries_are_read_by_their_parent,
@@ -162,19 +158,13 @@ def forward(
     windows, joints = cut_windows(
         pieces, segments, model.attrs["context"], room=shim.max_pieces - 2
     )
-    for module in (encoder, queries):
-        module.train(is_train)
-    try:
-        with torch.set_grad_enabled(is_train):
-            words, asked = _encode(model, windows)
-            if joints:
-                n_words = segments[:, 2] - segments[:, 1]
-                how = model.attrs["word_pooling"]
-                words = join_words(words, n_words, joints, how)
-                asked = join_queries(asked, len(segments), joints)
-    finally:
-        for module in (encoder, queries):
-            module.eval()
+    with running(is_train, encoder, queries):
+        words, asked = _encode(model, windows)
+        if joints:
+            n_words = segments[:, 2] - segments[:, 1]
+            how = model.attrs["word_pooling"]
+            words = join_words(words, n_words, joints, how)
+            asked = join_queries(asked, len(segments), joints)
 
     def backprop(d_output: EncoderOutput) -> List[Any]:
         if len(windows):

@@ -7,6 +7,7 @@ import copy
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import srsly
+import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from thinc.api import Optimizer, Shim, get_torch_default_device
@@ -14,6 +15,19 @@ from thinc.util import torch2xp, xp2torch
 from torch import nn
 
 from spacy_nested_ner.heads.base import Head
+
+
+@contextlib.contextmanager
+def running(is_train: bool, *modules: nn.Module) -> Iterator[None]:
+    """Training or evaluation mode with gradients or without; evaluation mode afterwards."""
+    for module in modules:
+        module.train(is_train)
+    try:
+        with torch.set_grad_enabled(is_train):
+            yield
+    finally:
+        for module in modules:
+            module.eval()
 
 
 class TorchShim(Shim):

@@ -8,7 +8,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 from thinc.util import torch2xp, xp2torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from spacy_nested_ner.architectures.batching import cut_batches
 from spacy_nested_ner.architectures.piece_windows import (
@@ -19,6 +19,8 @@ from spacy_nested_ner.architectures.piece_windows import (
     vector_order,
 )
 from spacy_nested_ner.architectures.pretrained import PretrainedShim
+from spacy_nested_ner.architectures.shim import running
+from spacy_nested_ner.heads.base import check_least
 
 ARCHITECTURE = "spacy_nested_ner.SortedTransformer.v1"
 # Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
@@ -56,19 +58,15 @@ def build_sorted_transformer(
     Raises ValueError for a setting out of range; when initialised, for a model that cannot be
     found or is not supported.
     """
-    for key, value, least in (
-        ("max_pieces", 3 if max_pieces is None else max_pieces, 3),
-        ("batch_pieces", 1 if batch_pieces is None else batch_pieces, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{ARCHITECTURE}: {key} must be at least {least}, got {value}.")
+    check_least(ARCHITECTURE, 3, max_pieces=3 if max_pieces is None else max_pieces)
+    check_least(ARCHITECTURE, 1, batch_pieces=1 if batch_pieces is None else batch_pieces)
     return Model(
         "sorted_transformer",
         forward,
         init=init,
         dims={"nO": None},
         attrs={"word_pooling": word_pooling, "batch_pieces": batch_pieces},
-        shims=[EncoderShim(name, max_pieces)],
+        shims=[PretrainedShim(ARCHITECTURE, name, max_pieces)],
     )
 
 
@@ -79,7 +77,7 @@ def init(model: SortedTransformer, X: Optional[List[Doc]] = None, Y: Any = None)
     model.set_dim("nO", shim.config["hidden_size"], force=True)
 
 
-def encoder_shim(model: SortedTransformer) -> "EncoderShim":
+def encoder_shim(model: SortedTransformer) -> PretrainedShim:
     """The shim that holds the pretrained encoder and its tokenizer."""
     return model.shims[0]  # type: ignore[return-value]
 
@@ -98,14 +96,10 @@ def forward(
     windows, joints = cut_windows(
         shim.pieces_of_segments(docs, segments), segments, context=0, room=shim.max_pieces - 2
     )
-    encoder.train(is_train)
-    try:
-        with torch.set_grad_enabled(is_train):
-            words = _encode(shim, windows, how, model.attrs["batch_pieces"])
-            if joints:
-                words = join_words(words, n_words[n_words > 0], joints, how)
-    finally:
-        encoder.eval()
+    with running(is_train, encoder):
+        words = _encode(shim, windows, how, model.attrs["batch_pieces"])
+        if joints:
+            words = join_words(words, n_words[n_words > 0], joints, how)
 
     def backprop(d_vectors: List[Floats2d]) -> List[Doc]:
         gradient = model.ops.flatten([d for d, n in zip(d_vectors, n_words) if n])
@@ -118,7 +112,7 @@ def forward(
 
 
 def _encode(
-    shim: "EncoderShim", windows: List[Window], how: str, batch_pieces: Optional[int]
+    shim: PretrainedShim, windows: List[Window], how: str, batch_pieces: Optional[int]
 ) -> Tensor:
     """Vectors in the order of the windows, `(vectors, h)`."""
     device = next(shim.module.parameters()).device
@@ -133,15 +127,3 @@ def _encode(
     n_vectors = np.array([len(window.counts) for window in windows])
     order = vector_order(np.concatenate(batches), n_vectors)
     return torch.cat(pooled)[torch.from_numpy(order).to(device)]
-
-
-class EncoderShim(PretrainedShim):
-    """Holds the encoder and its tokenizer; see `PretrainedShim`."""
-
-    def __init__(self, name: str, max_pieces: Optional[int]) -> None:
-        super().__init__(ARCHITECTURE, name, max_pieces)
-
-    def wrap(self, pretrained: Any) -> nn.Module:
-        """The encoder without the layer over `[CLS]`, which nobody reads."""
-        pretrained.pooler = None
-        return pretrained

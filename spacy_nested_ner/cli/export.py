@@ -9,6 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
+from spacy_nested_ner.cli.pipelines import reading
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -68,12 +69,8 @@ def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
     import spacy
     from spacy.tokens import DocBin
 
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file. Expected gold data in a .spacy file.")
-    try:
+    with reading(path):
         doc_bin = DocBin().from_disk(path)
-    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
-        raise ValueError(f"{path}: is not a .spacy file (DocBin) or is damaged. ({err})") from err
     for doc in doc_bin.get_docs(spacy.blank(lang).vocab):
         if spans_key not in doc.spans:
             keys = ", ".join(map(repr, doc.spans)) or "none"

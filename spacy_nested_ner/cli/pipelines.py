@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, Iterator, List
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -31,12 +32,21 @@ def read_examples(nlp: Language, data_path: Path) -> List[Example]:
     """
     from spacy.training import Corpus
 
+    if (
+        data_path.is_file() and data_path.suffix != ".spacy"
+    ):  # spaCy's reader would find nothing in it and only warn
+        raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
+    with reading(data_path):
+        return list(Corpus(data_path)(nlp))
+
+
+@contextmanager
+def reading(data_path: Path) -> Iterator[None]:
+    """Raise ValueError, with the path, if there is no file or what reads it finds no DocBin."""
     if not data_path.is_file():
         raise ValueError(f"{data_path}: no such file. Expected gold data in a .spacy file.")
-    if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
-        raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
     try:
-        return list(Corpus(data_path)(nlp))
+        yield
     except Exception as err:  # zlib, msgpack and numpy all have errors of their own
         problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
         raise ValueError(f"{data_path} {problem} ({err})") from err

@@ -69,3 +69,19 @@ def save_encoder(path: Path, kind: str, **settings) -> str:
     torch.manual_seed(0)
     transformers.AutoModel.from_config(config).save_pretrained(path)
     return str(path)
+
+
+def pooled_by_hand(doc, places, states, pool):
+    """`(words, h)`: in a plain loop, the pieces that Hugging Face's tokenizer cut each word into.
+
+    places: first character and character after the last of each piece in the text with single
+    spaces. states: of the pieces. pool: makes one vector of those of a word.
+    """
+    rows, begin = [], 0
+    for token in doc:
+        end = begin + len(token)
+        # A piece of RoBERTa's may be the space before the word.
+        inside = [i for i, (s, e) in enumerate(places) if s < e and begin <= e <= end]
+        rows.append(pool(states[inside]))
+        begin = end + 1
+    return rows

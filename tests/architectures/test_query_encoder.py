@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from encoders import TEXTS, WIDTH, save_encoder
+from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
 from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam
@@ -71,14 +71,7 @@ def words_without_queries(directory: str, doc: Doc, how: str) -> np.ndarray:
     with torch.no_grad():
         states = encoder(**coded).last_hidden_state[0].numpy()
     pool = {"max": lambda s: s.max(0), "mean": lambda s: s.mean(0), "first": lambda s: s[0]}[how]
-    rows, begin = [], 0
-    for token in doc:
-        end = begin + len(token)
-        # A piece of RoBERTa's may be the space before the word.
-        inside = [i for i, (s, e) in enumerate(places) if s < e and begin <= e <= end]
-        rows.append(pool(states[inside]))
-        begin = end + 1
-    return np.array(rows)
+    return np.array(pooled_by_hand(doc, places, states, pool))
 
 
 # Words

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from encoders import TEXTS, WIDTH, save_encoder
+from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
 from spacy.tokens import Doc
 from spacy.util import fix_random_seed, registry
 
@@ -48,13 +48,7 @@ def hugging_face(directory: str):
         coded = tokenizer(text, return_offsets_mapping=True, return_tensors="pt")
         places = coded.pop("offset_mapping")[0].tolist()
         states = encoder(**coded).last_hidden_state[0]
-        rows, begin = [], 0
-        for token in doc:
-            end = begin + len(token)
-            inside = [i for i, (s, e) in enumerate(places) if s < e and begin <= e <= end]
-            rows.append(pool(states[inside]))
-            begin = end + 1
-        return torch.stack(rows)
+        return torch.stack(pooled_by_hand(doc, places, states, pool))
 
     return vectors, encoder
 
