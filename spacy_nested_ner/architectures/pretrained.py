@@ -51,7 +51,7 @@ class PretrainedShim(TorchShim):
         self._tokenizer: Optional[Tokenizer] = None
 
     def wrap(self, pretrained: Any) -> nn.Module:
-        """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`, which none reads."""
+        """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`."""
         pretrained.pooler = None
         return pretrained
 

@@ -15,7 +15,7 @@ def with_settings(defaults: T, given: Mapping[str, str]) -> T:
     Raises ValueError with the known settings if there is none of a name, or if the text does not
     fit.
     """
-    known = {field.name: getattr(defaults, field.name) for field in fields(defaults)}  # type: ignore
+    known = {field.name: getattr(defaults, field.name) for field in fields(defaults)}  # type: ignore[arg-type]
     values: Dict[str, Any] = {}
     for name, text in given.items():
         if name not in known:
