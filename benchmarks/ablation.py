@@ -36,15 +36,24 @@ def run(config: str, variants: Variants) -> None:
         dev_docs: int = 600,
         only: Annotated[Optional[List[str]], typer.Option(help="Names of variants")] = None,
         output: Annotated[Optional[Path], typer.Option(help="Also write JSON")] = None,
+        train_limit: Annotated[int, typer.Option(help="First training docs; 0: all")] = 0,
+        transformer: Annotated[
+            Optional[str], typer.Option(help="Directory or hub name, for *_transformer.cfg")
+        ] = None,
+        mixed_precision: Annotated[bool, typer.Option(help="Of the transformer")] = False,
     ) -> None:
         """Train each variant; print F1 at its best threshold, F1 by length there, and CPU time."""
         torch.set_num_threads(1)
         results = {}
+        source = util.load_config(CONFIGS / f"{config}.cfg")
+        source["corpora"]["train"]["limit"] = train_limit
+        if transformer is not None:
+            use_transformer(source, transformer, mixed_precision=mixed_precision)
         typer.echo(f"| variant | F1 | {' | '.join(LENGTHS)} | best threshold | CPU seconds |")
         typer.echo("|---" * (4 + len(LENGTHS)) + "|")
         for name in only or variants:
             begin = time.process_time()
-            nlp = trained(CONFIGS / f"{config}.cfg", variants[name], train, steps)
+            nlp = trained(source, variants[name], train, steps)
             used = time.process_time() - begin
             results[name] = {**scored(nlp, dev, dev_docs), "seconds": used}
             shown = " | ".join(f"{100 * results[name][key]:.1f}" for key in ("f1", *LENGTHS))
@@ -56,9 +65,15 @@ def run(config: str, variants: Variants) -> None:
     typer.run(main)
 
 
-def trained(path: Path, settings: Dict[str, Any], train: Path, steps: int) -> Any:
+def use_transformer(config: Dict[str, Any], name: str, **settings: bool) -> None:
+    """Which transformer a `*_transformer.cfg` reads, and further settings of it."""
+    config["paths"]["transformer"] = name
+    config["components"]["ner"]["model"]["tok2vec"].update(settings)
+
+
+def trained(source: Config, settings: Dict[str, Any], train: Path, steps: int) -> Any:
     """A pipeline after so many steps of a config, with these settings."""
-    config = util.load_config(path)
+    config = source.copy()
     config["paths"].update(train=str(train), dev=str(train))
     config["training"].update(max_steps=steps, eval_frequency=steps)
     model = {key: value for key, value in settings.items() if key != "component"}

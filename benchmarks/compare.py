@@ -25,7 +25,7 @@ import srsly
 import thinc
 import torch
 import typer
-from ablation import CONFIGS, f1_at, found_by, read
+from ablation import CONFIGS, f1_at, found_by, read, use_transformer
 from inference import encoder_seconds, peak, seconds
 from spacy import util
 from spacy.cli._util import setup_gpu
@@ -102,6 +102,9 @@ def run(
         Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
     ] = None,
     frozen: Annotated[bool, typer.Option(help="The transformer does not learn")] = False,
+    mixed_precision: Annotated[
+        bool, typer.Option(help="Train the transformer in bfloat16")
+    ] = False,
     minutes: Annotated[float, typer.Option(help="Wall-clock budget of each training")] = 0.0,
     steps: Annotated[int, typer.Option(help="Or this many steps; 0: the config's own")] = 0,
     train_limit: Annotated[int, typer.Option(help="First training docs; 0: all")] = 0,
@@ -168,7 +171,8 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
     corpus, training = Path(settings["corpus"]), config["training"]
     config["paths"].update({part: str(corpus / f"{part}.spacy") for part in ("train", "dev")})
     if settings["transformer"]:
-        config["paths"]["transformer"] = settings["transformer"]
+        how = {key: settings[key] for key in ("mixed_precision", "frozen")}
+        use_transformer(config, settings["transformer"], **how)
     config["system"]["seed"] = settings["seed"]
     config["corpora"]["train"]["limit"] = settings["train_limit"]
     config["corpora"]["dev"]["limit"] = settings["dev_limit"]
@@ -182,8 +186,6 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
         limit_time(training, settings["minutes"])
     elif settings["steps"]:
         training["max_steps"] = settings["steps"]
-    if settings["frozen"]:
-        freeze(config)
     return Config(config)
 
 
@@ -204,16 +206,6 @@ def limit_time(training: Dict[str, Any], minutes: float) -> None:
                 "initial_rate": rate["initial_rate"],
                 "warmup_steps": rate["warmup_steps"],
             }
-
-
-def freeze(config: Dict[str, Any]) -> None:
-    """Leave the transformer as it is: as a component, or by a rate of 0."""
-    if "transformer" in config["nlp"]["pipeline"]:
-        config["training"].update(
-            frozen_components=["transformer"], annotating_components=["transformer"]
-        )
-    else:
-        config["training"]["optimizer"]["learn_rate"] = 0.0
 
 
 def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:

@@ -20,7 +20,12 @@ Backprop = Callable[[], List[Any]]
 LongSentence = Tuple[List[Tuple[int, int]], Joint]
 
 
-def build_pair_encoder(name: str, max_pieces: Optional[int] = None) -> PairEncoderModel:
+def build_pair_encoder(
+    name: str,
+    max_pieces: Optional[int] = None,
+    mixed_precision: bool = False,
+    frozen: bool = False,
+) -> PairEncoderModel:
     """`spacy_nested_ner.PairEncoder.v1`: `[CLS] question [SEP] sentence [SEP]` through a
     pretrained encoder, with segment ids where the encoder has two of them.
 
@@ -30,6 +35,7 @@ def build_pair_encoder(name: str, max_pieces: Optional[int] = None) -> PairEncod
 
     name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     max_pieces: longest input in pieces, special ones included; the encoder's limit if None.
+    mixed_precision, frozen: in training, as in `SortedTransformer.v1`.
 
     A pair that is too long is read in several inputs: the whole question with windows of the
     sentence, which hold whole words and overlap by half. Each word is taken from the window in
@@ -48,7 +54,7 @@ def build_pair_encoder(name: str, max_pieces: Optional[int] = None) -> PairEncod
         forward,
         init=init,
         dims={"nO": None},
-        attrs={"two_sided": True},
+        attrs={"two_sided": True, "mixed_precision": mixed_precision, "frozen": frozen},
         shims=[PairShim(name, max_pieces)],
     )
 
@@ -69,6 +75,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     """Tokenise docs and questions; pairs of them are encoded when they are asked for."""
     shim = pair_shim(model)
     encoder = shim.module
+    learns = is_train and not model.attrs["frozen"]
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
     segment, asked = X.pairs.T
@@ -83,7 +90,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
         pairs = [
             Pair(questions[asked[i]], sentences[segment[i]], joints.get(int(i))) for i in batch
         ]
-        with running(is_train, encoder):
+        with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
             return _encode(shim, pairs)
 
     lengths = sizes + shim.max_pieces - rooms
@@ -129,7 +136,8 @@ def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
         inputs.extend((pair.question, pieces[begin:end]) for begin, end in bounds)
     device = next(shim.module.parameters()).device
     ids, types, mask = (torch.from_numpy(array).to(device) for array in shim.pad(inputs))
-    states = shim.module(ids, attention_mask=mask.long(), token_type_ids=types).last_hidden_state
+    output = shim.module(ids, attention_mask=mask.long(), token_type_ids=types)
+    states = output.last_hidden_state.float()
     places, words, has_piece = (
         torch.from_numpy(array).to(device)
         for array in _places_of_words(shim, pairs, first_input, states.shape[1])

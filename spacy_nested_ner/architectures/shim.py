@@ -18,12 +18,18 @@ from spacy_nested_ner.heads.base import Head
 
 
 @contextlib.contextmanager
-def running(is_train: bool, *modules: nn.Module) -> Iterator[None]:
-    """Training or evaluation mode with gradients or without; evaluation mode afterwards."""
+def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) -> Iterator[None]:
+    """Training or evaluation mode with gradients or without; evaluation mode afterwards.
+
+    mixed_precision: matrix products of a training step in bfloat16. Predictions stay in float32:
+        in bfloat16 they would depend on what else is in the batch.
+    """
     for module in modules:
         module.train(is_train)
+    device = next(modules[0].parameters()).device.type
+    half = torch.autocast(device, torch.bfloat16, enabled=is_train and mixed_precision)
     try:
-        with torch.set_grad_enabled(is_train):
+        with torch.set_grad_enabled(is_train), half:
             yield
     finally:
         for module in modules:

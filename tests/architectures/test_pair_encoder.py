@@ -191,6 +191,27 @@ def test_gradients_reach_the_whole_encoder(directory) -> None:
     assert not module.training
 
 
+def test_mixed_precision_is_for_training_only(directory) -> None:
+    X = make_input()
+    model = make_model(directory, mixed_precision=True)
+    seen = []
+    layer = pair_shim(model).module.encoder.layer[0].output.dense
+    layer.register_forward_hook(lambda *args: seen.append(args[2].dtype))
+    read(model, X, [0, 4])
+    words, _ = model(X, is_train=True)[0].read(np.array([0, 4]))
+    assert seen == [torch.float32, torch.bfloat16] and words.dtype == torch.float32
+    words.sum().backward()
+    assert layer.weight.grad.any() and layer.weight.dtype == torch.float32
+
+
+def test_frozen_encoder_does_not_learn(directory) -> None:
+    X = make_input()
+    model = make_model(directory, frozen=True)
+    words, _ = model(X, is_train=True)[0].read(np.array([0, 4]))
+    assert not words.requires_grad
+    np.testing.assert_array_equal(words.numpy(), read(model, X, [0, 4])[0])
+
+
 def test_saved_model_needs_no_directory(tmp_path) -> None:
     directory = save_encoder(tmp_path / "pretrained", "bert")
     model, X = make_model(directory, max_pieces=100), make_input()

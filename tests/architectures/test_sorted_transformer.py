@@ -88,6 +88,40 @@ def test_gradients_are_those_of_hugging_face(directory) -> None:
     assert compared > 30
 
 
+def test_mixed_precision_is_for_training_only(directory) -> None:
+    """Gradients as in float32 within what bfloat16 can tell apart; predictions are the same."""
+    docs = make_docs()
+    kinds, gradients = [], []
+    for mixed in (False, True):
+        model = make_model(directory, mixed_precision=mixed)
+        module = encoder_shim(model).module.eval()
+        module.train = lambda mode, same=module: same  # dropout would hide the difference
+        seen = []
+        layer = module.encoder.layer[0].output.dense
+        layer.register_forward_hook(lambda *args, seen=seen: seen.append(args[2].dtype))
+        predicted = model.predict(docs)
+        found, backprop = model(docs, is_train=True)
+        backprop([np.cos(array) for array in found])
+        kinds.append((seen[0], seen[-1]))
+        gradients.append(layer.weight.grad.flatten())
+        assert found[0].dtype == predicted[0].dtype == np.float32
+        assert {p.dtype for p in module.parameters()} == {torch.float32}
+        assert np.array_equal(found[0], predicted[0]) != mixed
+    assert kinds == [(torch.float32,) * 2, (torch.float32, torch.bfloat16)]
+    alike = torch.nn.functional.cosine_similarity(*gradients, dim=0)
+    assert 0.99 < alike < 0.9999999
+
+
+def test_frozen_encoder_does_not_learn(directory) -> None:
+    docs = make_docs()
+    model = make_model(directory, frozen=True, mixed_precision=True)
+    found, backprop = model(docs, is_train=True)
+    for array, expected in zip(found, model.predict(docs)):
+        np.testing.assert_array_equal(array, expected)
+    assert backprop(found) == []
+    assert all(p.grad is None for p in encoder_shim(model).module.parameters())
+
+
 @pytest.mark.parametrize("settings", [{}, {"max_pieces": 12}])
 def test_a_doc_does_not_depend_on_its_batch(directory, settings) -> None:
     docs = make_docs([*TEXTS, "", " ".join(TEXTS)])

@@ -1,0 +1,21 @@
+"""What each part of mrc_ner is worth: the paper's kinds of queries (section 5.2), its early version,
+and fewer questions without an answer; one setting changed at a time, equal steps, one table.
+
+python benchmarks/mrc_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy --transformer DIRECTORY --train-limit 400 --steps 300
+"""  # noqa: E501
+
+from ablation import Variants, run
+
+VARIANTS: Variants = {
+    "natural questions": {},
+    "pseudo questions": {"query_kind": "pseudo"},
+    "index questions": {"query_kind": "index"},
+    "half of the unanswered questions": {"unanswered_share": 0.5},
+    "a quarter of the unanswered questions": {"unanswered_share": 0.25},
+    "nearest end instead of a match": {"pairing": "nearest"},
+    "dice loss": {"boundary_loss": "dice"},
+    "match of all pairs": {"candidates": "all"},
+}
+
+if __name__ == "__main__":
+    run("mrc_transformer", VARIANTS)
