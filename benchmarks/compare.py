@@ -3,6 +3,7 @@
 python benchmarks/compare.py run corpus/genia results/genia_cnn --minutes 60
 python benchmarks/compare.py run corpus/genia results/genia_minilm --transformer DIRECTORY --train-limit 4000 --minutes 60
 python benchmarks/compare.py report results/genia_cnn
+python benchmarks/compare.py less-data corpus/genia results/less_data --system mrc_ner --system spancat --transformer DIRECTORY
 
 Each training runs in a process of its own and leaves a JSON file when it is done; those that are
 there already are not run again. The plot needs matplotlib.
@@ -114,21 +115,71 @@ def run(
     seed: Annotated[List[int], typer.Option(help="Repeat for several")] = [0],  # noqa: B006
     threads: int = 1,
     gpu_id: int = -1,
+    speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
-    settings = {key: value for key, value in locals().items() if key not in ("system", "seed")}
-    settings.update(corpus=str(corpus), output=str(output), command=" ".join(sys.argv))
-    output.mkdir(parents=True, exist_ok=True)
-    for number in seed:
-        for name in system:
-            target = output / f"{name}_seed{number}.json"
-            if target.exists():
-                typer.echo(f"{target}: done already")
-                continue
-            typer.echo(f"{target}: training")
-            task = json.dumps({**settings, "system": name, "seed": number, "target": str(target)})
-            subprocess.run([sys.executable, __file__, "one", task], check=True)
+    train_each(locals())
     report(output)
+
+
+def train_each(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """The results of each system and seed with the settings of `run`; those that are not there yet
+    are trained."""
+    shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
+    output = Path(settings["output"])
+    shared.update(corpus=str(settings["corpus"]), output=str(output), command=" ".join(sys.argv))
+    output.mkdir(parents=True, exist_ok=True)
+    results = []
+    for number, name in itertools.product(settings["seed"], settings["system"]):
+        target = output / f"{name}_seed{number}.json"
+        if target.exists():
+            typer.echo(f"{target}: done already")
+        else:
+            typer.echo(f"{target}: training")
+            task = json.dumps({**shared, "system": name, "seed": number, "target": str(target)})
+            subprocess.run([sys.executable, __file__, "one", task], check=True)
+        results.append(srsly.read_json(target))
+    return results
+
+
+@app.command()
+def less_data(
+    corpus: Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")],
+    output: Annotated[Path, typer.Argument(help="Folder for models and JSON")],
+    system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
+    transformer: Annotated[
+        Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
+    ] = None,
+    mixed_precision: Annotated[
+        bool, typer.Option(help="Train the transformer in bfloat16")
+    ] = False,
+    train_limit: Annotated[int, typer.Option(help="Training docs that are 100 %")] = 4000,
+    percent: Annotated[List[int], typer.Option(help="Repeat for several")] = [10, 25, 50, 100],  # noqa: B006
+    steps: Annotated[int, typer.Option(help="Of the training on all of them")] = 1250,
+    least_steps: Annotated[int, typer.Option(help="Of the shorter ones")] = 300,
+    dev_limit: Annotated[int, typer.Option(help="First dev docs that choose the model")] = 600,
+    test_limit: Annotated[int, typer.Option(help="First test docs; 0: all")] = 0,
+    seed: Annotated[List[int], typer.Option(help="Repeat for several")] = [0],  # noqa: B006
+) -> None:
+    """F1 of trainings on a share of the data, in as many passes as that on all of it, but no fewer
+    steps than some (section 5.4 and figure 1 of BERT-MRC); a table and `less_data.svg`."""
+    settings = {**locals(), "minutes": 0.0, "frozen": False, "threads": 1, "gpu_id": -1}
+    settings["speed"] = False
+    curves: Dict[str, List[float]] = {}
+    for share in percent:
+        n_steps = max(least_steps, steps * share // 100)
+        settings.update(output=output / f"{share}_percent", train_limit=train_limit * share // 100)
+        settings.update(steps=n_steps, eval_frequency=max(1, n_steps // 4))
+        for result in train_each(settings):
+            each = result["settings"]
+            name = f"{each['system']} (seed {each['seed']})"
+            curves.setdefault(name, []).append(100 * result["f1"])
+    typer.echo(f"| test F1 | {' | '.join(f'{share} %' for share in percent)} |")
+    typer.echo("|---" * (1 + len(percent)) + "|")
+    for name, scores in curves.items():
+        typer.echo(f"| {name} | {' | '.join(f'{score:.1f}' for score in scores)} |")
+    lines = {name: (percent, scores) for name, scores in curves.items()}
+    draw(lines, output / "less_data.svg", "% of the training data", "F1 on test")
 
 
 @app.command(hidden=True)
@@ -226,6 +277,7 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
     begin = time.perf_counter()
     at = found_by(nlp, test)
     rate = sum(map(len, test)) / (time.perf_counter() - begin)
+    sizes = BATCH_SIZES if settings["speed"] else ()
     return {
         "model": name,
         "f1": f1_at(at, own),
@@ -233,7 +285,7 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
         "threshold": own,
         "threshold_tuned": tuned,
         "words_per_second": rate,
-        "ratio": {str(size): ratio_at(nlp, test[:192], size) for size in BATCH_SIZES},
+        "ratio": {str(size): ratio_at(nlp, test[:192], size) for size in sizes},
     }
 
 
@@ -268,28 +320,31 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON fil
         row += [f"{100 * result['f1_tuned']:.1f} ({result['threshold_tuned']:.2f})"]
         row += [training["steps"], f"{training['minutes']:.1f}"]
         row += [f"{training['cpu_minutes']:.1f}", f"{result['words_per_second']:.0f}"]
-        row += [f"{result['ratio'][str(size)]:.2f}" for size in BATCH_SIZES]
+        ratios = (result["ratio"].get(str(size)) for size in BATCH_SIZES)
+        row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         typer.echo(f"| {' | '.join(map(str, row))} |")
-    draw(results, output / "curves.svg")
+    curves = {}
+    for result in results:
+        name = f"{result['settings']['system']} (seed {result['settings']['seed']})"
+        curves[name] = tuple(zip(*result["training"]["curve"]))
+    draw(curves, output / "curves.svg", "steps", "F1 on dev")
 
 
-def draw(results: List[Dict[str, Any]], target: Path) -> None:
-    """Dev F1 over the steps of each training."""
+def draw(curves: Dict[str, Any], target: Path, x: str, y: str) -> None:
+    """A line of `(xs, ys)` for each name."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4))
-    for result in results:
-        settings = result["settings"]
-        steps, scores = zip(*result["training"]["curve"])
-        axes.plot(steps, scores, label=f"{settings['system']} (seed {settings['seed']})")
-    axes.set_xlabel("steps")
-    axes.set_ylabel("F1 on dev")
+    for name, line in curves.items():
+        axes.plot(*line, marker="o", label=name)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
     axes.legend()
     figure.savefig(target, bbox_inches="tight")
-    typer.echo(f"Dev scores drawn in {target}")
+    typer.echo(f"Drawn in {target}")
 
 
 if __name__ == "__main__":

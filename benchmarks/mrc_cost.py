@@ -5,27 +5,24 @@ python benchmarks/mrc_cost.py ENCODER DATA.spacy
 """
 
 import json
-import resource
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Tuple
+from typing import Annotated, List
 
 import spacy
 import torch
 import typer
+from inference import calls_of, peak, replay, seconds
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import DocBin
 from spacy.util import fix_random_seed
 
 from spacy_nested_ner.architectures.pair_encoder import pair_shim
 from spacy_nested_ner.architectures.questions import read_questions
 
 app = typer.Typer(add_completion=False, help=__doc__)
-
-Call = Tuple[Tuple[Any, ...], Dict[str, Any]]
 
 
 @app.command()
@@ -61,18 +58,13 @@ def one(encoder: str, data: Path, n_labels: int, limit: int = 64, repeats: int =
     nlp = pipeline(encoder, n_labels)
     docs = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
     module = pair_shim(nlp.get_pipe("ner").model.get_ref("tok2vec")).module
-    predict(nlp, docs[:1])
+    seconds(nlp, docs[:1], 64)
     before = peak()
-    calls: List[Call] = []
-    hook = module.register_forward_pre_hook(
-        lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
-    )
-    predict(nlp, docs)
-    hook.remove()
+    calls = calls_of(module, nlp, docs, 64)
     mib = peak() - before
     component, alone = [], []
     for _ in range(repeats):
-        component.append(predict(nlp, docs))
+        component.append(seconds(nlp, docs, 64))
         alone.append(replay(module, calls))
     ratios = [a / b for a, b in zip(component, alone)]
     found = {
@@ -96,29 +88,6 @@ def pipeline(encoder: str, n_labels: int) -> Language:
         pipe.add_label(label)  # type: ignore[attr-defined]
     nlp.initialize()
     return nlp
-
-
-def predict(nlp: Language, docs: List[Doc]) -> float:
-    """CPU seconds of one pass over fresh copies of the docs."""
-    fresh = [Doc(nlp.vocab, words=[token.text for token in doc]) for doc in docs]
-    begin = time.process_time()
-    for _ in nlp.pipe(fresh, batch_size=64):
-        pass
-    return time.process_time() - begin
-
-
-@torch.no_grad()
-def replay(module: torch.nn.Module, calls: List[Call]) -> float:
-    """CPU seconds of the encoder on the inputs that the component gave it."""
-    begin = time.process_time()
-    for args, kwargs in calls:
-        module(*args, **kwargs)
-    return time.process_time() - begin
-
-
-def peak() -> float:
-    """Largest resident size of this process so far, MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
