@@ -286,6 +286,14 @@ def test_noise_is_gaussian_and_a_table_is_the_head_of_a_larger_one() -> None:
     assert (quadrants.mean(0) - 0.5).abs().max() < 0.05
 
 
+def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
+    tables = torch.stack([noise_table(0, step, 1024) for step in range(6)])
+    assert tables.mean(1).abs().max() < 0.1 and (tables.std(1) - 1).abs().max() < 0.1
+    related = torch.corrcoef(tables.transpose(1, 2).flatten(0, 1)) - torch.eye(12)
+    assert related.abs().max() < 0.1
+    assert torch.equal(noise_table(0, 1, 11), tables[1, :11])
+
+
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_inference_depends_on_the_seed_alone(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch()
@@ -436,3 +444,6 @@ def test_wrong_options_are_refused() -> None:
         head(words, mask, options={"steps": 11})
     with pytest.raises(ValueError, match="n_spans must be at least 1"):
         head(words, mask, options={"n_spans": 0})
+    for eta in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="eta must be 0 to 1"):
+            head(words, mask, options={"eta": eta})
