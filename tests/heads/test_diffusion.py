@@ -418,13 +418,16 @@ def test_longer_sentences_get_more_spans() -> None:
     assert step.real.sum(1).tolist() == [30, 8]
 
 
-def test_spans_of_a_longer_neighbour_are_not_seen() -> None:
-    head, (words, mask) = make_head().eval(), random_batch((20, 3))
-    options = {"n_spans": 4, "spans_per_word": 1.5}
+def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
+    head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((40, 12))
+    for offset in (head.left_offset, head.right_offset):
+        offset.bias.data[2] = 1000.0  # every span stays where it is
+    head.classifier.output.bias.data[0] = -1000.0  # and is an entity
+    options = {"n_spans": 1, "spans_per_word": 0.25}
     together = head(words, mask, options=options)
-    alone = head(words[1:, :3], mask[1:, :3], options=options)
+    alone = head(words[1:, :12], mask[1:, :12], options=options)
     mine = together.segment == 1
-    assert 0 < len(alone.score) <= 5
+    assert len(alone.score) == 3 and len(together.score) > 9
     for a, b in zip(alone[1:], together[1:]):
         torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=0)
 
