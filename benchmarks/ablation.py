@@ -1,6 +1,7 @@
 """Trainings that differ in one setting, and a table of what each is worth."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
@@ -83,7 +84,7 @@ def trained(source: Config, settings: Dict[str, Any], train: Path, steps: int) -
     config["corpora"]["dev"]["limit"] = 1
     config["training"]["logger"] = {"@loggers": "spacy.ConsoleLogger.v3", "console_output": False}
     nlp = init_nlp(Config(config))
-    train_loop(nlp)
+    train_loop(nlp, stdout=sys.stderr)  # the table is the only thing on stdout
     return nlp
 
 

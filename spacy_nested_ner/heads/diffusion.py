@@ -485,11 +485,13 @@ class Diffusion(MatchedHead):
         """Reverse process (eq. 5-7). The words are encoded once."""
         eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
         times = denoising_times(self.timesteps, int(options.get("steps", 5)))
-        sentence = self.read(words, mask)
-        lengths = sentence.lengths
+        if not 0 <= eta <= 1:
+            raise ValueError(_says(f"eta must be 0 to 1, got {eta}"))
         n_spans = options.get("n_spans", self.n_spans)
         if n_spans < 1:
             raise ValueError(_says(f"n_spans must be at least 1, got {n_spans}"))
+        sentence = self.read(words, mask)
+        lengths = sentence.lengths
         counts = span_counts(
             lengths[:, 0], n_spans, options.get("spans_per_word", self.spans_per_word)
         )
@@ -665,12 +667,20 @@ def denoising_times(timesteps: int, steps: int) -> List[int]:
 def noise_table(seed: int, step: int, size: int) -> Tensor:
     """`(size, 2)` Gaussian noise, one and the same for every sentence, batch and process.
 
-    The points are those of a scrambled Sobol sequence: each part of the plane gets its share, so
-    that few spans already reach the whole sentence. A smaller table is the head of a larger one.
+    The noise that the process starts from (step 0) are the points of a scrambled Sobol sequence:
+    each part of the plane gets its share, so that few spans already reach the whole sentence. The
+    noise of a later step is drawn point by point: two scramblings of one sequence go hand in hand,
+    and what a step adds must not depend on what is there. A smaller table is the head of a larger
+    one.
     """
-    engine = torch.quasirandom.SobolEngine(2, scramble=True, seed=1000 * seed + step)
-    uniform = engine.draw(size, dtype=torch.double).clamp(1e-9, 1 - 1e-9)
-    return torch.special.ndtri(uniform)
+    key = 1000 * seed + step
+    if step:
+        generator = torch.Generator().manual_seed(key)
+        uniform = torch.rand(size, 2, dtype=torch.double, generator=generator)
+    else:
+        engine = torch.quasirandom.SobolEngine(2, scramble=True, seed=key)
+        uniform = engine.draw(size, dtype=torch.double)
+    return torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9))
 
 
 def deal_kinds(n_spans: int, n_kinds: int) -> Tensor:

@@ -260,11 +260,27 @@ class NestedNER(TrainablePipe):
             f"no labels to initialize with: {problem}, or give labels at initialize or by add_label"
         )
 
-    def predict(self, docs: Iterable[Doc]) -> SegmentSpans:
-        """Find spans without setting them. RETURNS (SegmentSpans): For `set_annotations`."""
+    def __call__(self, doc: Doc, *, batch_size: int = 1, **options: Any) -> Doc:
+        """Apply the pipe to one doc. options: see `pipe`.
+
+        batch_size is ignored: `nlp.pipe` writes its own into the `component_cfg` that it is given,
+        and the same dictionary is welcome here.
+        """
+        handle = self.get_error_handler()
+        try:
+            self.set_annotations([doc], self.predict([doc], **options))
+        except Exception as error:
+            handle(self.name, self, [doc], error)
+        return doc
+
+    def predict(self, docs: Iterable[Doc], **options: Any) -> SegmentSpans:
+        """Find spans without setting them. options: see `pipe`.
+
+        RETURNS (SegmentSpans): For `set_annotations`.
+        """
         docs = list(docs)
         segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
-        options = {name: self.cfg[name] for name in self._option_names}
+        options = self._run_time(options)
         if not len(segments.rows):
             return SegmentSpans(segments, NO_SPANS)
         output = self.model.predict(HeadInput(docs, segments.rows, options=options))
@@ -276,6 +292,16 @@ class NestedNER(TrainablePipe):
                 )
             )
         return SegmentSpans(segments, output.spans)
+
+    def _run_time(self, changed: Dict[str, Any]) -> Dict[str, Any]:
+        """The head's run-time settings, those of one call before those of the pipe."""
+        unknown = ", ".join(sorted(set(changed) - set(self._option_names)))
+        if unknown:
+            known = ", ".join(self._option_names) or "none"
+            raise ValueError(
+                self._says(f"{unknown} cannot be set for one call, only {known}; see pipe.cfg")
+            )
+        return {**{name: self.cfg[name] for name in self._option_names}, **changed}
 
     def set_annotations(self, docs: Iterable[Doc], found: SegmentSpans) -> None:
         """Set `doc.spans[spans_key]` and its scores, and `doc.ents` if `set_ents` asks for it."""
@@ -315,25 +341,30 @@ class NestedNER(TrainablePipe):
             spans=[self._span(doc, span) for span in spans],
         )
 
-    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+    def pipe(
+        self, stream: Iterable[Doc], *, batch_size: int = 128, **options: Any
+    ) -> Iterator[Doc]:
         """Apply the pipe to a stream of docs.
 
         A batch that fails is tried again doc by doc, so that the error handler only gets the docs
         that cannot be processed.
+
+        options: Run-time settings of the head (thresholds) for this call alone, else those of
+            `pipe.cfg`: `nlp.pipe(texts, component_cfg={"ner": {"threshold": 0.6}})`.
         """
         for docs in minibatch(stream, size=batch_size):
             try:
-                self.set_annotations(docs, self.predict(docs))
+                self.set_annotations(docs, self.predict(docs, **options))
             except Exception:  # whatever it is: the second try hands it to the error handler
-                yield from self._one_by_one(docs)
+                yield from self._one_by_one(docs, options)
             else:
                 yield from docs
 
-    def _one_by_one(self, docs: List[Doc]) -> Iterator[Doc]:
+    def _one_by_one(self, docs: List[Doc], options: Dict[str, Any]) -> Iterator[Doc]:
         handle = self.get_error_handler()
         for doc in docs:
             try:
-                self.set_annotations([doc], self.predict([doc]))
+                self.set_annotations([doc], self.predict([doc], **options))
             except Exception as error:
                 handle(self.name, self, [doc], error)
             else:

@@ -19,6 +19,7 @@ from spacy_nested_ner.heads.diffusion import (
     Diffusion,
     Sentence,
     SpanPooling,
+    TimestepEmbedding,
     alpha_bars,
     deal_kinds,
     denoising_times,
@@ -64,6 +65,12 @@ def test_schedules_of_a_few_timesteps() -> None:
     for schedule in ("linear", "cosine"):
         signal = alpha_bars(schedule, 1)
         assert 0 < signal[0] < 1
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_fewer_timesteps_go_the_same_way(schedule) -> None:
+    fine, coarse = alpha_bars(schedule, 1000), alpha_bars(schedule, 250)
+    torch.testing.assert_close(coarse, fine[3::4], atol=0.005, rtol=0)
 
 
 def test_normalisation_by_hand() -> None:
@@ -133,6 +140,29 @@ def test_denoising_times() -> None:
             denoising_times(3, steps)
 
 
+def test_timestep_embedding_by_hand() -> None:
+    time = TimestepEmbedding(4)
+    time.project = torch.nn.Identity()
+    # Half of the way is 500 of a thousand; the two waves turn by 500 and by 0.05.
+    expected = torch.tensor([500.0, 0.05])
+    torch.testing.assert_close(
+        time(torch.tensor([0.5])), torch.cat([expected.sin(), expected.cos()]).unsqueeze(0)
+    )
+
+
+def test_the_network_hears_of_the_timestep_after_the_span_encoder() -> None:
+    head, (words, mask) = make_head(timesteps=10).eval(), random_batch((6,))
+    heard, encoded = [], []
+    head.time.register_forward_pre_hook(lambda _, args: heard.append(args[0]))
+    head.layers[-1].register_forward_hook(lambda *args: encoded.append(args[-1]))
+    spans, kinds = torch.tensor([[[0, 1], [2, 2]]]), torch.zeros(2, dtype=torch.long)
+    for timestep in (2, 9):
+        real = torch.ones(1, 2, dtype=torch.bool)
+        head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([timestep]))
+    assert torch.cat(heard).tolist() == pytest.approx([0.2, 0.9])
+    assert torch.equal(*encoded)
+
+
 @pytest.mark.parametrize(("repetition", "copies"), [(0.0, 2), (0.5, 4), (1.0, 8)])
 def test_expansion(repetition, copies) -> None:
     head, gold = make_head(repetition=repetition), Gold.from_lists([[(0, 2, 0), (1, 1, 1)], []])
@@ -170,6 +200,51 @@ def answers_by_hand() -> Answers:
 REAL = torch.ones(1, 3, dtype=torch.bool)
 NOISY = torch.zeros(1, 3, 2, dtype=torch.long)
 KINDS = torch.zeros(1, 3, dtype=torch.long)
+
+
+def test_spans_that_are_padding_are_not_matched_and_learn_nothing() -> None:
+    head = make_head(1, assignment="nearest", none_weight=1.0)
+    answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
+    real = torch.tensor([[True, True, False]])
+    target = head.match(answers, NOISY, KINDS, gold, real)
+    assert target.tolist() == [[0, 0, -1]]
+    (loss,) = head.label_losses(answers, gold, target, real).values()
+    # The first says the label by one logit, the second by none, the third is not there.
+    expected = F.softplus(torch.tensor(-1.0)) + torch.log(torch.tensor(2.0))
+    torch.testing.assert_close(loss.total, expected)
+    assert loss.terms == 2
+
+
+def test_each_step_of_training_starts_from_the_answer_before() -> None:
+    head, (words, mask) = make_head(rollout=2, auxiliary=True).train(), random_batch((9,) * 40)
+    asked, matched, cleaned = [], [], []
+    denoise, match, reverse_step = head.denoise, head.match, head.reverse_step
+
+    def spied_denoise(sentence, noisy, kinds, real, timestep, all_layers=False):
+        answers = denoise(sentence, noisy, kinds, real, timestep, all_layers)
+        asked.append((noisy, timestep, head.pointed_at(answers[-1])))
+        return answers
+
+    def spied_step(state, clean, timestep, earlier):
+        cleaned.append((clean, reverse_step(state, clean, timestep, earlier)))
+        return cleaned[-1][1]
+
+    def spied_match(answers, noisy, *rest):
+        matched.append(noisy)
+        return match(answers, noisy, *rest)
+
+    head.denoise, head.match, head.reverse_step = spied_denoise, spied_match, spied_step
+    head(words, mask, gold=Gold.from_lists([[(0, 2, 0), (1, 1, 1)]] * 40))
+    first, second, third = (timestep for _, timestep, _ in asked)
+    assert (second <= first).all() and (third <= second).all() and (third < first).any()
+    # Every sentence has a timestep of its own, from all of them.
+    assert len(first.unique()) > 30 and first.min() < 150 and first.max() > 850
+    lengths = mask.sum(1, keepdim=True)
+    for (_, _, shown), (clean, state), (noisy, _, _) in zip(asked, cleaned, asked[1:]):
+        assert torch.equal(clean, head.to_state(shown, lengths))
+        assert torch.equal(noisy, head.to_spans(state, lengths))
+    # Two layers after each step, matched by what went into that step.
+    assert torch.equal(matched[0], torch.cat([noisy for noisy, _, _ in asked for _ in range(2)]))
 
 
 def test_matching_minimises_the_cost_of_appendix_a() -> None:
@@ -286,6 +361,14 @@ def test_noise_is_gaussian_and_a_table_is_the_head_of_a_larger_one() -> None:
     assert (quadrants.mean(0) - 0.5).abs().max() < 0.05
 
 
+def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
+    tables = torch.stack([noise_table(0, step, 1024) for step in range(6)])
+    assert tables.mean(1).abs().max() < 0.1 and (tables.std(1) - 1).abs().max() < 0.1
+    related = torch.corrcoef(tables.transpose(1, 2).flatten(0, 1)) - torch.eye(12)
+    assert related.abs().max() < 0.1
+    assert torch.equal(noise_table(0, 1, 11), tables[1, :11])
+
+
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_inference_depends_on_the_seed_alone(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch()
@@ -333,6 +416,61 @@ def test_longer_sentences_get_more_spans() -> None:
     head, (words, mask) = make_head().eval(), random_batch((20, 3))
     (step,) = head.trajectory(words, mask, {"n_spans": 8, "spans_per_word": 1.5, "steps": 1})
     assert step.real.sum(1).tolist() == [30, 8]
+
+
+def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
+    head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((40, 12))
+    for offset in (head.left_offset, head.right_offset):
+        offset.bias.data[2] = 1000.0  # every span stays where it is
+    head.classifier.output.bias.data[0] = -1000.0  # and is an entity
+    options = {"n_spans": 1, "spans_per_word": 0.25}
+    together = head(words, mask, options=options)
+    alone = head(words[1:, :12], mask[1:, :12], options=options)
+    mine = together.segment == 1
+    assert len(alone.score) == 3 and len(together.score) > 9
+    for a, b in zip(alone[1:], together[1:]):
+        torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5])
+def test_reverse_process_step_by_step(eta) -> None:
+    head, (words, mask) = make_head().eval(), random_batch((40, 25))
+    heard = []
+    head.time.register_forward_pre_hook(lambda _, args: heard.append(args[0].tolist()))
+    options = {"steps": 4, "n_spans": 20, "spans_per_word": 0.0, "eta": eta, "seed": 7}
+    steps, lengths = head.trajectory(words, mask, options), mask.sum(1, keepdim=True)
+    times = [999, 749, 499, 249]
+    torch.testing.assert_close(torch.tensor(heard), torch.tensor([[t / 1000] * 2 for t in times]))
+    state = noise_table(7, 0, 20).expand(2, -1, -1)
+    for i, step in enumerate(steps):
+        assert torch.equal(step.noisy, head.to_spans(state, lengths))
+        if i < 3:
+            now, then = (torch.tensor([t, t]) for t in times[i : i + 2])
+            noise = noise_table(7, i + 1, 20) if eta else None
+            clean = head.to_state(step.spans, lengths)
+            state = head.reverse_step(state, clean, now, then, eta, noise)
+
+
+def test_score_is_the_mean_of_the_three_probabilities() -> None:
+    head, answers = make_head(1, boundary="sigmoid"), answers_by_hand()
+    answers.left[0, 1], answers.right[0, 1] = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
+    answers.labels[0, 1] = torch.tensor([0.0, 1.0])
+    spans = head.pointed_at(answers)
+    step = head._decode(0, REAL, NOISY, spans, answers)
+    # The second ends before it begins: it is None, whatever its label says.
+    assert step.label.tolist() == [[0, -1, 0]] and spans.tolist() == [[[0, 0], [1, 1], [1, 1]]]
+    sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
+    torch.testing.assert_close(step.score[0, ::2], ((2 * sure + label) / 3).expand(2))
+
+
+def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
+    head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((6,))
+    for bias, offset in ((head.left_offset.bias, 1), (head.right_offset.bias, -1)):
+        bias.data[2 + offset] = 1000.0
+    spans, real = torch.tensor([[[0, 3], [2, 5]]]), torch.ones(1, 2, dtype=torch.bool)
+    kinds = torch.zeros(2, dtype=torch.long)
+    (answers,) = head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([5]))
+    assert head.pointed_at(answers).tolist() == [[[1, 2], [3, 4]]]
 
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
@@ -436,3 +574,6 @@ def test_wrong_options_are_refused() -> None:
         head(words, mask, options={"steps": 11})
     with pytest.raises(ValueError, match="n_spans must be at least 1"):
         head(words, mask, options={"n_spans": 0})
+    for eta in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="eta must be 0 to 1"):
+            head(words, mask, options={"eta": eta})

@@ -175,6 +175,18 @@ def test_the_whole_pipeline_keeps_the_neighbours_of_a_failing_doc(trained, monke
     assert_same(done, [doc for doc in expected if "Oslo" not in doc.text])
 
 
+def test_settings_of_one_call() -> None:
+    nlp = make_pipeline(threshold=0.0)
+    pipe, text = nlp.get_pipe("ner"), SENTENCES[0][0]
+    strict: Any = {"ner": {"threshold": 1.1}}
+    assert len(nlp(text).spans["sc"])
+    assert not len(nlp(text, component_cfg=strict).spans["sc"])
+    assert not any(len(doc.spans["sc"]) for doc in nlp.pipe([text], component_cfg=strict))
+    assert pipe.cfg["threshold"] == 0.0 and len(nlp(text).spans["sc"])
+    with pytest.raises(ValueError, match=r"'ner': labels cannot be set for one call.*threshold"):
+        pipe(nlp.make_doc(text), labels=["X"])
+
+
 @pytest.mark.parametrize("n_process", [1, 2])
 def test_processes(trained, n_process) -> None:
     words = [text for text, _ in SENTENCES]

@@ -51,6 +51,21 @@ def test_dials_are_changed_on_the_pipe_and_saved(nlp, tmp_path) -> None:
     assert loaded.get_pipe("ner").cfg["steps"] == 7
 
 
+@pytest.mark.parametrize("n_process", [1, 2])
+def test_dials_of_one_call_are_those_of_the_pipe_for_once(nlp, n_process) -> None:
+    pipe, dials = nlp.get_pipe("ner"), {"steps": 4, "n_spans": 3, "eta": 1.0, "seed": 5}
+    before = [spans_of(doc) for doc in nlp.pipe(TEXTS)]
+    own = dict(pipe.cfg)
+    pipe.cfg.update(dials)
+    expected = [spans_of(doc) for doc in nlp.pipe(TEXTS)]
+    pipe.cfg.update(own)
+    component = {"ner": dials}
+    found = nlp.pipe(TEXTS, component_cfg=component, n_process=n_process)
+    assert [spans_of(doc) for doc in found] == expected != before
+    assert [spans_of(nlp(text, component_cfg=component)) for text in TEXTS] == expected
+    assert pipe.cfg == own and [spans_of(doc) for doc in nlp.pipe(TEXTS)] == before
+
+
 def test_the_seed_decides(nlp) -> None:
     cfg, docs = nlp.get_pipe("ner").cfg, [nlp.make_doc(TEXTS[0])]
     first, again = way(nlp, docs)[0][0].noisy, way(nlp, docs)[0][0].noisy

@@ -1,0 +1,63 @@
+"""What each part of diffusion_ner is worth: its additions to the paper, taken away one by one, the
+rows of the paper's tables 5 and 6, and how None is learned; equal steps, one table.
+
+python benchmarks/diffusion_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+"""
+
+from typing import Any, Dict
+
+from ablation import Variants, run
+
+AUTHORS_NONE: Dict[str, Any] = {"assignment": "balanced", "none": "unmatched", "none_weight": None}
+PAPER: Dict[str, Any] = {
+    "depth": 1,
+    "span_pooling": "mean",
+    "span_kinds": 1,
+    "pointer": "additive",
+    "boundary": "sigmoid",
+    "offset_reach": 0,
+    "answer_pooling": False,
+    "scale": 1.0,
+    "n_spans": 60,
+    "spans_per_word": 0.0,
+    "repetition": 0.0,
+    "assignment": "one_to_one",
+    "none": "unmatched",
+    "rollout": 0,
+    "match_distance": 0.0,
+    "auxiliary": False,
+}
+VARIANTS: Variants = {
+    "recommended": {},
+    "no rollout": {"rollout": 0},
+    "one kind of spans": {"span_kinds": 1},
+    "no distance bias": {"offset_reach": 0},
+    "no answer pooling": {"answer_pooling": False},
+    "losses after the last layer only": {"auxiliary": False},
+    "independent boundaries": {"boundary": "sigmoid"},
+    "additive pointer": {"pointer": "additive"},
+    "no distance in the matching": {"match_distance": 0.0},
+    "one-to-one matching": {"assignment": "one_to_one"},
+    "None for the unmatched, one-to-one": {"assignment": "one_to_one", "none": "unmatched"},
+    "None as the authors learn it": AUTHORS_NONE,
+    "spans as their mean": {"span_pooling": "mean"},
+    "spans as their boundaries": {"span_pooling": "boundaries"},
+    "linear schedule": {"schedule": "linear"},
+    "scale 1": {"scale": 1.0},
+    "left and width": {"state": "left_width"},
+    "random spans": {"repetition": 0.0},
+    "repeated entities": {"repetition": 1.0},
+    "the paper's form": PAPER,
+    "the authors' form": {
+        **PAPER,
+        **AUTHORS_NONE,
+        "depth": 2,
+        "lstm_layers": 2,
+        "state": "left_width",
+        "repetition": 1.0,
+        "component": {"eta": 1.0},
+    },
+}
+
+if __name__ == "__main__":
+    run("diffusion_cnn", VARIANTS)
