@@ -64,6 +64,16 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
         80,
     ),
     "mrc_ner": ("mrc_ner", {}, 120),
+    "mrc_ner, question and sentence in the encoder": (
+        "mrc_ner",
+        {
+            "tok2vec": {
+                "@architectures": "spacy_nested_ner.PairEncoder.v1",
+                "name": "the directory of `tiny_bert`",
+            },
+        },
+        200,
+    ),
     "proposer_regressor_ner": ("proposer_regressor_ner", {}, 100),
 }
 SMALL_CNN = {

@@ -3,6 +3,7 @@ the label's name (BERT-MRC section 3.1; the three kinds of section 5.2)."""
 
 import re
 import warnings
+from collections import defaultdict
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -130,10 +131,26 @@ def questions_of(model: Model) -> List[str]:
 
 
 def collect_questions(model: Model) -> None:
-    """Read the source; questions that were given win over it. Tells which labels have none."""
+    """Read the source; questions that were given win over it. Tells which labels have none and
+    which cannot be told apart."""
     given = model.attrs["questions"]
     model.attrs["questions"] = {**read_questions(model.attrs["question_source"]), **given}
     report_templates(model, model.attrs["labels"])
+    _report_alike(model)
+
+
+def _report_alike(model: Model) -> None:
+    """Warn of labels that have one question, and so the same answers."""
+    asked_for = defaultdict(list)
+    for label, question in zip(model.attrs["labels"], questions_of(model)):
+        asked_for[question].append(label)
+    for question, labels in asked_for.items():
+        if len(labels) > 1:
+            warnings.warn(
+                f"{ARCHITECTURE}: '{question}' is asked for each of {', '.join(labels)}, which "
+                "therefore get the same answers. Give each a question of its own.",
+                stacklevel=2,
+            )
 
 
 def report_templates(model: Model, labels: List[str]) -> None:

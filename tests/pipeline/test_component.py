@@ -98,9 +98,9 @@ def test_batch_of_empty_whitespace_and_long_docs(trained) -> None:
 
 
 def test_long_doc_is_read_to_its_end(trained, monkeypatch) -> None:
-    """The sentence that was learned is found at the end of a doc of many windows, which are about
-    as long as what was learned from."""
-    monkeypatch.setitem(trained.get_pipe("ner").cfg, "window", 12)
+    """The sentence that was learned is found at the end of a doc of many windows, the last of
+    which holds it and nothing else."""
+    monkeypatch.setitem(trained.get_pipe("ner").cfg, "window", 6)
     monkeypatch.setitem(trained.get_pipe("ner").cfg, "stride", 6)
     text, entities = SENTENCES[0]
     filler = SENTENCES[4][0].split(" ") * 80

@@ -6,11 +6,13 @@ from typing import Any, List
 import numpy as np
 import pytest
 import spacy
+import srsly
 from spacy.language import Language
 from thinc.api import set_dropout_rate
 
 from spacy_nested_ner.architectures.head_model import head_parts, head_shim
 from spacy_nested_ner.architectures.pairs import read_pairs
+from spacy_nested_ner.architectures.questions import questions_of
 from spacy_nested_ner.architectures.types import HeadInput
 from tests.conftest import (
     QUESTIONS,
@@ -80,6 +82,21 @@ def test_questions_given_before_initialize_are_asked() -> None:
     assert model.attrs["questions"] == {**QUESTIONS, "GPE": "Where?"}
 
 
+def test_a_saved_pipeline_carries_the_questions_of_its_file(tmp_path) -> None:
+    source = tmp_path / "questions.json"
+    srsly.write_json(source, {**QUESTIONS, "TOWN": "Which towns ?"})
+    model = {"questions": {"GPE": "Where ?"}, "question_source": str(source)}
+    nlp = make_pipeline("mrc_ner", model)
+    source.unlink()
+    nlp.to_disk(tmp_path / "saved")
+    pipe = spacy.load(tmp_path / "saved").get_pipe("ner")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe.add_label("TOWN")  # the file had a question for it
+    asked = dict(zip(pipe.labels, questions_of(pipe.model)))
+    assert asked == {**QUESTIONS, "GPE": "Where ?", "TOWN": "Which towns ?"}
+
+
 def test_a_question_to_a_system_without_questions_is_refused() -> None:
     pipe = make_pipeline("piqn_ner", examples=None).get_pipe("ner")
     with pytest.raises(ValueError, match=r"'ner'.*asks no questions"):
@@ -121,6 +138,9 @@ def test_only_questions_without_answer_are_left_out(asked) -> None:
         pairs = set(zip(rows.segment.tolist(), rows.label.tolist()))
         assert answered <= pairs and least <= len(pairs - answered) <= most
         assert n_pairs - len(answered) == 41
+        again, _ = read_pairs(model, X, is_train=True)
+        drawn_anew = pairs != set(zip(again.segment.tolist(), again.label.tolist()))
+        assert drawn_anew == (share == 0.5)
         assert len(read_pairs(model, X, is_train=False)[0].segment) == n_pairs
 
 
@@ -185,6 +205,12 @@ def test_a_listener_needs_something_else_to_read_the_questions() -> None:
     loaded.get_pipe("ner").cfg["threshold"] = nlp.get_pipe("ner").cfg["threshold"] = 0.1
     for text, _ in SENTENCES:
         assert spans_of(loaded(text)) == spans_of(nlp(text))
+
+
+def test_an_encoder_of_pairs_needs_nothing_else_to_read_the_questions() -> None:
+    pairs = {"@architectures": "spacy_nested_ner.PairEncoder.v1", "name": "nowhere"}
+    with pytest.raises(ValueError, match="question_tok2vec must be null"):
+        make_pipeline("mrc_ner", {"tok2vec": pairs, "question_tok2vec": SMALL_CNN}, examples=None)
 
 
 def test_early_version_memorises_what_it_can() -> None:
