@@ -1,6 +1,7 @@
 """A pretrained encoder that reads question and sentence as one input (BERT-MRC section 3.2)."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ def build_pair_encoder(
     max_pieces: Optional[int] = None,
     mixed_precision: bool = False,
     frozen: bool = False,
+    gradient_checkpointing: bool = False,
 ) -> PairEncoderModel:
     """`spacy_nested_ner.PairEncoder.v1`: `[CLS] question [SEP] sentence [SEP]` through a
     pretrained encoder, with segment ids where the encoder has two of them.
@@ -36,6 +38,9 @@ def build_pair_encoder(
     name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     max_pieces: longest input in pieces, special ones included; the encoder's limit if None.
     mixed_precision, frozen: in training, as in `SortedTransformer.v1`.
+    gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
+        again on the way back: less memory for many labels, a third more time. As the two before,
+        it can be set in `attrs` of a trained model.
 
     A pair that is too long is read in several inputs: the whole question with windows of the
     sentence, which hold whole words and overlap by half. Each word is taken from the window in
@@ -54,7 +59,12 @@ def build_pair_encoder(
         forward,
         init=init,
         dims={"nO": None},
-        attrs={"two_sided": True, "mixed_precision": mixed_precision, "frozen": frozen},
+        attrs={
+            "two_sided": True,
+            "mixed_precision": mixed_precision,
+            "frozen": frozen,
+            "gradient_checkpointing": gradient_checkpointing,
+        },
         shims=[PairShim(name, max_pieces)],
     )
 
@@ -76,6 +86,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     shim = pair_shim(model)
     encoder = shim.module
     learns = is_train and not model.attrs["frozen"]
+    _set_checkpointing(encoder, model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
     segment, asked = X.pairs.T
@@ -97,6 +108,25 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     for i, (bounds, joint) in joints.items():
         lengths[i] = joint.n_read + len(bounds) * (shim.max_pieces - rooms[i])
     return PairReading(lengths, read), lambda: []
+
+
+def _set_checkpointing(encoder: Any, wanted: bool) -> None:
+    """Hugging Face's own, in training mode only. Set anew each time: the encoder may be a copy."""
+    if not wanted:
+        encoder.gradient_checkpointing_disable()
+        return
+    # What is computed again needs its dropout again, but the encoder is in evaluation mode by then.
+    again = {"context_fn": lambda: (contextlib.nullcontext(), _training(encoder))}
+    encoder.gradient_checkpointing_enable({"use_reentrant": False, **again})
+
+
+@contextlib.contextmanager
+def _training(encoder: nn.Module) -> Iterator[None]:
+    encoder.train()
+    try:
+        yield
+    finally:
+        encoder.eval()
 
 
 class Sentence(NamedTuple):

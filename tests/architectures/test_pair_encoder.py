@@ -204,6 +204,30 @@ def test_mixed_precision_is_for_training_only(directory) -> None:
     assert layer.weight.grad.any() and layer.weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_gradient_checkpointing_keeps_less_for_the_same_gradients(directory, mixed) -> None:
+    X = make_input()
+    kept, gradients = [], []
+    for checkpointing in (False, True):
+        model = make_model(directory, gradient_checkpointing=checkpointing, mixed_precision=mixed)
+        sizes: List[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor, sizes=sizes: sizes.append(tensor.numel()) or tensor,
+            lambda tensor: tensor,
+        ):
+            torch.manual_seed(1)  # of the dropout, the same when a layer is computed again
+            words, _ = model(X, is_train=True)[0].read(np.array([0, 4]))
+        kept.append(sum(sizes))
+        words.cos().sum().backward()
+        parameters = pair_shim(model).module.named_parameters()
+        gradients.append({name: p.grad for name, p in parameters if p.grad is not None})
+    assert kept[1] < kept[0] / 3
+    torch.testing.assert_close(gradients[1], gradients[0])
+    model.attrs["gradient_checkpointing"] = False
+    model.predict(X)
+    assert not pair_shim(model).module.is_gradient_checkpointing
+
+
 def test_frozen_encoder_does_not_learn(directory) -> None:
     X = make_input()
     model = make_model(directory, frozen=True)
