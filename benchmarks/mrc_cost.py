@@ -16,12 +16,12 @@ from typing import Annotated, Any, Dict, List, Tuple
 import spacy
 import torch
 import typer
+from measuring import questions_for
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.util import fix_random_seed
 
 from spacy_nested_ner.architectures.pair_encoder import pair_shim
-from spacy_nested_ner.architectures.questions import read_questions
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -86,8 +86,7 @@ def one(encoder: str, data: Path, n_labels: int, limit: int = 64, repeats: int =
 
 def pipeline(encoder: str, n_labels: int) -> Language:
     """`mrc_ner` with as many labels, which share the questions of the GENIA set."""
-    texts = list(read_questions("genia").values())
-    questions = {f"L{i}": texts[i % len(texts)] for i in range(n_labels)}
+    questions = questions_for([f"L{i}" for i in range(n_labels)])
     tok2vec = {"@architectures": "spacy_nested_ner.PairEncoder.v1", "name": encoder}
     nlp = spacy.blank("en")
     model = {"questions": questions, "tok2vec": tok2vec}
