@@ -72,12 +72,12 @@ def test_a_process_that_runs_out_of_something_says_so() -> None:
 def test_growth_goes_on_where_it_stopped(benchmark, tmp_path) -> None:
     pytest.importorskip("matplotlib")
     script = str(BENCHMARKS / "growth.py")
-    options = ("--axis", "entities", "--shrink", "20", "--repeats", "1")
+    options = ("--axis", "span", "--shrink", "20", "--repeats", "1")
     command = [sys.executable, script, "run", str(tmp_path), "--system", "piqn_ner", *options]
     subprocess.run(command, check=True, capture_output=True)
     path = tmp_path / "growth.json"
     cells = srsly.read_json(path)["cells"]
-    assert [cells[f"piqn_ner entities {n}"]["repeats"] for n in (0, 5, 20, 60)] == [1] * 4
+    assert [cells[f"piqn_ner span {longest}"]["repeats"] for longest in (32, 0)] == [1, 1]
     assert all(cell["seconds"] > 0 and cell["encoder_seconds"] > 0 for cell in cells.values())
 
     before = path.read_bytes()
@@ -85,7 +85,8 @@ def test_growth_goes_on_where_it_stopped(benchmark, tmp_path) -> None:
     invoke(growth.app, "run", tmp_path, "--system", "piqn_ner", *options)
     assert path.read_bytes() == before
     table = invoke(growth.app, "report", tmp_path)
-    assert "| `piqn_ner` |" in table and "spancat" not in table
+    assert "| unlimited |" in table and "| `piqn_ner` | as 32 |" in table
+    assert "spancat" not in table
     assert (tmp_path / "growth.svg").read_text().startswith("<?xml")
 
 
