@@ -91,7 +91,8 @@ class ProposerRegressor(Head):
     `p = P(span) * P(label)`: at least 0.5 where algorithm 2 accepts the proposal.
 
     P is N, or `min_proposals` in shorter sentences. Time grows with P * N^2, as the joint span
-    distribution has a cell for every proposal, first and last word. Memory does not: the cells are
+    distribution has a cell for every proposal, first and last word; a prediction leaves out the
+    proposals that cannot reach the threshold. Memory does not: the cells are
     computed in chunks of `CHUNK_CELLS`, gradients along with them. What is left grows with A * P^2,
     the attention, in every layer. With the default settings a training step on one sentence of 32,
     128 and 512 words takes about 40, 55 and 340 MiB, a prediction 2, 25 and 60
