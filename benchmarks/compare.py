@@ -11,13 +11,11 @@ there already are not run again. The plot needs matplotlib.
 
 import itertools
 import json
-import platform
 import random
 import statistics
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Optional
 
@@ -28,6 +26,7 @@ import torch
 import typer
 from ablation import CONFIGS, f1_at, found_by, read, use_transformer
 from inference import encoder_seconds, peak, seconds
+from measuring import provenance, write_result
 from spacy import util
 from spacy.cli._util import setup_gpu
 from spacy.language import Language
@@ -35,8 +34,6 @@ from spacy.tokens import Doc
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 from thinc.api import Config
-
-from spacy_nested_ner.corpora.files import written_together
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -48,7 +45,6 @@ SYSTEMS = [
     "mrc_ner",
     "spancat",
 ]
-PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
 BATCH_SIZES = (1, 8, 64)
 
 
@@ -205,13 +201,11 @@ def one(task: str) -> None:
     }
     result = {
         "settings": settings,
-        "versions": {name: version(name) for name in PACKAGES},
-        "machine": f"{platform.platform()}, {platform.machine()}",
+        **provenance(),
         "training": training,
         **measured(folder, settings),
     }
-    with written_together([target]) as drafts:
-        drafts[target].write_text(json.dumps(result, indent=2), encoding="utf8")
+    write_result(target, result)
 
 
 def training_config(settings: Dict[str, Any], log: Path) -> Config:

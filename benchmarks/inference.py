@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Tuple
+from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 import spacy
 import torch
@@ -117,7 +117,7 @@ def untrained(
     learned: Dict[str, float] = {}
     rows = {}
     for each in ["spancat", *(other for other in system if other != "spancat")]:
-        nlp = on_transformer(each, name, docs)
+        nlp = untrained_system(each, docs, name)
         learned[each] = statistics.median(training_seconds(nlp, docs) for _ in range(repeats))
         rows[each] = [
             statistics.median(
@@ -132,24 +132,39 @@ def untrained(
         typer.echo(f"| {each} | {small:.2f} | {large:.2f} | {share:.2f} |")
 
 
-def on_transformer(system: str, name: str, docs: List[Doc]) -> Language:
-    """A system of the shipped `*_transformer.cfg`, or spancat with the suggester of its config, on
-    a SortedTransformer."""
+def untrained_system(
+    system: str, docs: List[Doc], transformer: Optional[str] = None, **changes: Any
+) -> Language:
+    """A system of the shipped config with random weights, initialised on the docs, as component
+    "ner". Nothing reaches its threshold of 1.
+
+    transformer: directory or hub name of the encoder; a CNN without it. changes: settings of the
+    component that differ, those of its model under "model".
+    """
     fix_random_seed(0)
-    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_transformer.cfg")
-    settings = Config(config).interpolate()["components"]["ner"]
-    settings["model"]["tok2vec"] = {**SORTED, "name": name}
+    settings = shipped_config(system, transformer)["components"]["ner"]
+    settings["model"].update(changes.pop("model", {}))
     nlp = spacy.blank("en")
-    nlp.add_pipe(settings.pop("factory"), name="ner", config={**settings, "threshold": 1.0})
+    config = {**settings, "threshold": 1.0, **changes}
+    nlp.add_pipe(config.pop("factory"), name="ner", config=config)
     nlp.initialize(lambda: [Example(bare(nlp, doc), doc) for doc in docs])
     return nlp
+
+
+def shipped_config(system: str, transformer: Optional[str]) -> Config:
+    """The config on a transformer, or on a CNN from scratch without one; interpolated."""
+    kind = "transformer" if transformer else "cnn"
+    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_{kind}.cfg")
+    if transformer:
+        config["paths"]["transformer"] = transformer
+    return config.interpolate()
 
 
 def training_seconds(nlp: Language, docs: List[Doc]) -> float:
     """CPU time of updates in batches of 16, without the optimizer, which all have alike."""
     begin = time.process_time()
     for batch in minibatch(docs, 16):
-        nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=None)
+        nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=False)
     return time.process_time() - begin
 
 

@@ -17,13 +17,13 @@ import spacy
 import torch
 import typer
 from inference import bare, calls_of, peak, replay, seconds
+from measuring import questions_for
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
 from spacy_nested_ner.architectures.pair_encoder import pair_shim
-from spacy_nested_ner.architectures.questions import number_word
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -106,9 +106,9 @@ def one_step(encoder: str, data: Path, n_labels: int, limit: int, checkpointing:
     """One row of `training`."""
     nlp, docs = pipeline(encoder, n_labels, checkpointing == "yes"), read(data, limit)
     examples = [Example(bare(nlp, doc), bare(nlp, doc)) for doc in docs]
-    nlp.update(examples[:1], sgd=None)
+    nlp.update(examples[:1], sgd=False)
     before, begin = peak(), time.process_time()
-    nlp.update(examples, sgd=None)
+    nlp.update(examples, sgd=False)
     found = {"seconds": time.process_time() - begin, "mib": peak() - before}
     typer.echo(json.dumps(found))
 
@@ -119,8 +119,7 @@ def read(data: Path, limit: int) -> List[Doc]:
 
 
 def pipeline(encoder: str, n_labels: int, checkpointing: bool = False) -> Language:
-    """`mrc_ner` with so many labels, whose questions all differ: made by the template. On one
-    thread, read in batches of 512 pieces as by the config."""
+    """`mrc_ner` with so many labels, whose questions all differ. On one thread, read in batches of 512 pieces as by the config."""
     torch.set_num_threads(1)
     fix_random_seed(0)
     tok2vec = {
@@ -129,10 +128,11 @@ def pipeline(encoder: str, n_labels: int, checkpointing: bool = False) -> Langua
         "gradient_checkpointing": checkpointing,
     }
     nlp = spacy.blank("en")
-    config = {"threshold": 1.0, "model": {"tok2vec": tok2vec, "batch_words": 512}}
-    pipe = nlp.add_pipe("mrc_ner", name="ner", config=config)
-    for i in range(n_labels):
-        pipe.add_label(f"kind_{number_word(i + 1)}")  # type: ignore[attr-defined]
+    questions = questions_for([f"L{i}" for i in range(n_labels)])
+    model = {"tok2vec": tok2vec, "questions": questions, "batch_words": 512}
+    pipe = nlp.add_pipe("mrc_ner", name="ner", config={"threshold": 1.0, "model": model})
+    for label in questions:
+        pipe.add_label(label)  # type: ignore[attr-defined]
     nlp.initialize()
     return nlp
 

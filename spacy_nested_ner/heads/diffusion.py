@@ -298,32 +298,54 @@ class Diffusion(MatchedHead):
         noisy: `(B, K, 2)` long spans. kinds: `(K,)` or `(B, K)` long. real: `(B, K)` bool.
         timestep: `(B,)` long.
         """
+        states = self.span_states(sentence, noisy, kinds, real, timestep)
+        return [
+            self._answer(sentence, spans, noisy)
+            for spans in (states if all_layers else states[-1:])
+        ]
+
+    def span_states(
+        self, sentence: Sentence, noisy: Tensor, kinds: Tensor, real: Tensor, timestep: Tensor
+    ) -> List[Tensor]:
+        """What pointers and classifier read of the spans after every layer, `(B, K, h)` each."""
         time = self.time(timestep / self.timesteps).unsqueeze(1)
         spans = self.pool(sentence, noisy) + self.kinds[kinds]
-        answers = []
-        for i, layer in enumerate(self.layers):
-            spans = layer(spans, real, sentence.memory[i], sentence.mask)
-            if all_layers or i == len(self.layers) - 1:
-                answers.append(self._answer(sentence, spans + time, noisy))
-        return answers
+        states = []
+        for layer, memory in zip(self.layers, sentence.memory):
+            spans = layer(spans, real, memory, sentence.mask)
+            states.append(spans + time)
+        return states
 
     def _answer(self, sentence: Sentence, spans: Tensor, noisy: Tensor) -> Answers:
         """Two boundary pointers and the classifier."""
+        return self._with_labels(sentence, spans, *self._pointers(sentence, spans, noisy))
+
+    def _pointers(self, sentence: Sentence, spans: Tensor, noisy: Tensor) -> Tuple[Tensor, Tensor]:
+        """Logits of the first and of the last word, `(B, K, N)` each."""
         left = self.left.point(spans, sentence.left)
         right = self.right.point(spans, sentence.right)
         if self.left_offset is not None and self.right_offset is not None:
             left = left + self.left_offset(noisy[..., 0], left.shape[-1])
             right = right + self.right_offset(noisy[..., 1], right.shape[-1])
-        left, right = mask_words(left, sentence.mask), mask_words(right, sentence.mask)
+        return mask_words(left, sentence.mask), mask_words(right, sentence.mask)
+
+    def _with_labels(
+        self, sentence: Sentence, spans: Tensor, left: Tensor, right: Tensor
+    ) -> Answers:
+        """What the classifier adds to the pointers."""
         labels = self.classifier(
             spans, sentence.words, self.probability(left), self.probability(right)
         )
         return Answers(left, right, labels)
 
-    def pointed_at(self, answers: Answers) -> Tensor:
-        """Spans that the pointers show, `(B, K, 2)`: a last word before the first counts as it."""
-        first = answers.left.argmax(dim=-1)
-        return torch.stack([first, torch.maximum(first, answers.right.argmax(dim=-1))], dim=-1)
+    @staticmethod
+    def pointed_at(left: Tensor, right: Tensor) -> Tensor:
+        """Spans that the pointers show, `(B, K, 2)`: a last word before the first counts as it.
+
+        left, right: `(B, K, N)` logits.
+        """
+        first = left.argmax(dim=-1)
+        return torch.stack([first, torch.maximum(first, right.argmax(dim=-1))], dim=-1)
 
     # Training -----------------------------------------------------------------------------------
 
@@ -347,7 +369,8 @@ class Diffusion(MatchedHead):
             noisy.append(self.to_spans(state, lengths))
             answers += self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
             if step < self.rollout:
-                predicted = self.to_state(self.pointed_at(answers[-1]), lengths)
+                ahead = self.pointed_at(answers[-1].left, answers[-1].right)
+                predicted = self.to_state(ahead, lengths)
                 earlier = (timestep * torch.rand(len(words), device=words.device)).long()
                 state = self.reverse_step(state, predicted, timestep, earlier)
                 timestep = earlier
@@ -438,7 +461,7 @@ class Diffusion(MatchedHead):
         """
         if self.none == "unmatched" or not gold.mask.any():
             return target
-        pointed = self.pointed_at(answers).unsqueeze(2)
+        pointed = self.pointed_at(answers.left, answers.right).unsqueeze(2)
         hit = (pointed == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
         matched = F.one_hot(target.clamp(min=0), hit.shape[2]) * (target >= 0).unsqueeze(-1)
         entity = (2 * hit.long() + matched).argmax(dim=-1)
@@ -459,8 +482,7 @@ class Diffusion(MatchedHead):
         of the paper's sum. options: `threshold` on it (phi / 3); `steps`, `n_spans`,
         `spans_per_word`, `eta` and `seed` of the reverse process, see `trajectory`.
         """
-        for step in self._reverse(words, mask, options):
-            last = step
+        (last,) = self._reverse(words, mask, options, every_step=False)
         keep = (last.label >= 0) & (last.score >= options.get("threshold", 0.0))
         # NaN passes, for the component to report: a diverged model must not look like a shy one.
         keep = (keep | last.score.isnan()) & last.real
@@ -477,12 +499,16 @@ class Diffusion(MatchedHead):
         `n_spans` and `spans_per_word`, of which the larger number counts; `eta` (see
         `reverse_step`); `seed` of the noise. None of them depends on what was trained with.
         """
-        return list(self._reverse(words, mask, options))
+        return list(self._reverse(words, mask, options, every_step=True))
 
     def _reverse(
-        self, words: Tensor, mask: Tensor, options: Mapping[str, Any]
+        self, words: Tensor, mask: Tensor, options: Mapping[str, Any], every_step: bool
     ) -> Iterator[Denoised]:
-        """Reverse process (eq. 5-7). The words are encoded once."""
+        """Reverse process (eq. 5-7). The words are encoded once.
+
+        The pointers alone lead from step to step: spans are classified in the last one only, or in
+        `every_step`.
+        """
         eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
         times = denoising_times(self.timesteps, int(options.get("steps", 5)))
         if not 0 <= eta <= 1:
@@ -502,10 +528,14 @@ class Diffusion(MatchedHead):
         for i, now in enumerate(times):
             timestep = torch.full((len(words),), now, device=words.device)
             noisy = self.to_spans(state, lengths)
-            (answers,) = self.denoise(sentence, noisy, kinds, real, timestep)
-            spans = self.pointed_at(answers)
-            yield self._decode(now, real, noisy, spans, answers)
-            if i < len(times) - 1:
+            states = self.span_states(sentence, noisy, kinds, real, timestep)[-1]
+            left, right = self._pointers(sentence, states, noisy)
+            spans = self.pointed_at(left, right)
+            is_last = i == len(times) - 1
+            if is_last or every_step:
+                answers = self._with_labels(sentence, states, left, right)
+                yield self._decode(now, real, noisy, spans, answers)
+            if not is_last:
                 earlier = torch.full_like(timestep, times[i + 1])
                 noise = noise_table(seed, i + 1, size).to(words.device) if eta else None
                 clean = self.to_state(spans, lengths)

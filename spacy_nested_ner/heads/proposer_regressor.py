@@ -91,7 +91,8 @@ class ProposerRegressor(Head):
     `p = P(span) * P(label)`: at least 0.5 where algorithm 2 accepts the proposal.
 
     P is N, or `min_proposals` in shorter sentences. Time grows with P * N^2, as the joint span
-    distribution has a cell for every proposal, first and last word. Memory does not: the cells are
+    distribution has a cell for every proposal, first and last word; a prediction leaves out the
+    proposals that cannot reach the threshold. Memory does not: the cells are
     computed in chunks of `CHUNK_CELLS`, gradients along with them. What is left grows with A * P^2,
     the attention, in every layer. With the default settings a training step on one sentence of 32,
     128 and 512 words takes about 40, 55 and 340 MiB, a prediction 2, 25 and 60
@@ -245,22 +246,32 @@ class ProposerRegressor(Head):
         queries: Optional[Tensor] = None,
     ) -> Predictions:
         """The span of each proposal whose score reaches `threshold` (algorithm 2 with 0.5)."""
+        threshold = options.get("threshold", 0.0)
         words, stages = self.refine(words, mask)
-        final = self.decode(words, mask, stages[-1])
-        keep = final.score >= options.get("threshold", 0.0)
+        final = self.decode(words, mask, stages[-1], threshold)
+        keep = final.score >= threshold
         # NaN passes, for the component to report: a diverged model must not look like a shy one.
         keep = (keep | final.score.isnan()) & stages[-1].mask
         segment, proposal = torch.nonzero(keep, as_tuple=True)
         return Predictions(segment, *(column[segment, proposal] for column in final))
 
-    def decode(self, words: Tensor, mask: Tensor, proposals: Proposals) -> Decoded:
-        """The best span and the best label of each proposal, padding included."""
+    def decode(
+        self, words: Tensor, mask: Tensor, proposals: Proposals, threshold: float = 0.0
+    ) -> Decoded:
+        """The best span and the best label of each proposal.
+
+        No span is looked for where the label alone keeps the score below the threshold, that is
+        for most proposals of a trained model, nor for padding: both have a score of 0.
+        """
         logits, spans = self.answer(words, mask, proposals)
         labels_p = logits.softmax(-1)
         label_p, label = labels_p[..., 1:].max(dim=-1)
-        span_p, start, end = spans.best()
+        none_p = labels_p[..., 0]
+        # Not `>=`: NaN passes here, too.
+        likely = ~(label_p / (label_p + none_p) < threshold) & proposals.mask
+        span_p, start, end = spans.best(likely)
         product = span_p * label_p
-        return Decoded(start, end, label, product / (product + labels_p[..., 0]))
+        return Decoded(start, end, label, product / (product + none_p))
 
     @torch.no_grad()
     def trace(self, words: Tensor, mask: Tensor) -> Trace:
@@ -583,17 +594,26 @@ class SpanScores:
             flat = torch.cat([_cells(*chunk).logsumexp(dim=1) for chunk in _chunks(*factors)])
         return flat.view(self.start.shape[:2])
 
-    def best(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Probability, first and last word of the most probable span: three `(B, P)`."""
-        parts = [_best_span(*chunk) for chunk in _chunks(*self._factors())]
-        probability, index = (torch.cat(part).view(self.start.shape[:2]) for part in zip(*parts))
+    def best(self, wanted: Optional[Tensor] = None) -> Tuple[Tensor, Tensor, Tensor]:
+        """Probability, first and last word of the most probable span: three `(B, P)`.
+
+        wanted: `(B, P)` bool, None for all; zeros for the others, which cost nothing.
+        """
+        if wanted is None:
+            wanted = torch.ones(self.start.shape[:2], dtype=torch.bool, device=self.start.device)
+        probability = self.start.new_zeros(wanted.shape)
+        index = torch.zeros_like(wanted, dtype=torch.long)
+        parts = [_best_span(*chunk) for chunk in _chunks(*(f[wanted] for f in self._columns()))]
+        probability[wanted], index[wanted] = (torch.cat(part) for part in zip(*parts))
         n_words = self.start.shape[2]
         return probability, index // n_words, index % n_words
 
+    def _columns(self) -> Factors:
+        return self.start, self.end, self.start_cross, self.end_cross
+
     def _factors(self) -> Factors:
         """The four tensors, `(B * P, N)` each."""
-        columns = (self.start, self.end, self.start_cross, self.end_cross)
-        return tuple(column.flatten(0, 1) for column in columns)
+        return tuple(column.flatten(0, 1) for column in self._columns())
 
 
 class _LogPartition(torch.autograd.Function):

@@ -369,6 +369,19 @@ def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
     assert torch.equal(noise_table(0, 1, 11), tables[1, :11])
 
 
+def test_spans_are_classified_in_the_last_step_only() -> None:
+    head, (words, mask) = make_head().eval(), random_batch((6,))
+    calls = []
+    head.classifier.register_forward_hook(lambda *_: calls.append(1))
+    found = head(words, mask, options={"threshold": 0.0, "steps": 4})
+    assert len(calls) == 1
+    last = head.trajectory(words, mask, {"steps": 4})[-1]
+    assert len(calls) == 5
+    kept = {tuple(span) for span, label in zip(last.spans[0].tolist(), last.label[0]) if label >= 0}
+    assert set(zip(found.start.tolist(), found.end.tolist())) == kept
+    torch.testing.assert_close(found.score.max(), last.score[last.label >= 0].max())
+
+
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_inference_depends_on_the_seed_alone(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch()

@@ -271,6 +271,20 @@ def test_half_is_the_threshold_of_algorithm_2() -> None:
     assert torch.bincount(found.segment, minlength=3).tolist() == accepted.sum(1).tolist()
 
 
+def test_proposals_that_cannot_reach_the_threshold_change_nothing() -> None:
+    head = make_head()
+    words, mask = random_batch()
+    encoded, stages = head.refine(words, mask)
+    assert not head.decode(encoded, mask, stages[-1], 1.0).score.any()  # not looked for
+    everything = head(words, mask, options={"threshold": 0.0})
+    assert len(everything.score) == int(stages[-1].mask.sum())
+    threshold = everything.score.median().item()
+    found = head(words, mask, options={"threshold": threshold})
+    keep = everything.score >= threshold
+    for column, expected in zip(found, everything):
+        assert torch.equal(column, expected[keep])
+
+
 def test_trace_follows_the_proposals() -> None:
     head = make_head()
     words, mask = random_batch()

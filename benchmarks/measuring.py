@@ -1,0 +1,103 @@
+"""What several benchmarks share: limited processes, and where a figure comes from."""
+
+import multiprocessing
+import os
+import platform
+import resource
+import signal
+import sys
+from importlib.metadata import version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import srsly
+import torch
+
+from spacy_nested_ner.architectures.questions import number_word
+from spacy_nested_ner.corpora.files import written_together
+
+PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
+
+
+def provenance() -> Dict[str, Any]:
+    """Versions, machine and command of a result."""
+    return {
+        "versions": {name: version(name) for name in PACKAGES},
+        "machine": f"{platform.system()}, {platform.machine()}, {hardware()}",
+        "command": " ".join(sys.argv),
+    }
+
+
+def hardware() -> str:
+    """Processor, its cores, and the GPU if there is one."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = models[0] if models else platform.processor()
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{name}, {os.cpu_count()} cores{gpu}"
+
+
+def write_result(path: Path, result: Any) -> None:
+    """JSON that is there whole or not at all."""
+    with written_together([path]) as drafts:
+        drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
+
+
+def questions_for(labels: List[str]) -> Dict[str, str]:
+    """A question for each label, all of them different."""
+    kinds = (number_word(i + 1) for i in range(len(labels)))
+    return {
+        label: f"Which things of kind {kind} are mentioned?" for label, kind in zip(labels, kinds)
+    }
+
+
+def limited(
+    function: Callable[..., Dict[str, Any]], *arguments: Any, cpu_seconds: int, gib: float
+) -> Dict[str, Any]:
+    """What a function returns in a process of its own; `{"limit": "time"}` or "memory" where it ran
+    out of it. Needs Linux.
+
+    The process is a fork, which has imported all this one has: torch must not have computed
+    anything here. cpu_seconds: CPU time of the process. gib: of its private memory.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, gib, function, arguments))
+    process.start()
+    sender.close()
+    while not receiver.poll(0.2):
+        if _cpu_seconds(process.pid) > cpu_seconds:
+            process.kill()
+            process.join()
+            return {"limit": "time"}
+    try:
+        found: Dict[str, Any] = receiver.recv()
+    except EOFError:
+        found = {}
+    process.join()
+    if found:
+        return found
+    if process.exitcode == -signal.SIGKILL:  # the system had no memory left
+        return {"limit": "memory"}
+    raise RuntimeError(f"{function.__name__}{arguments} ended with code {process.exitcode}.")
+
+
+def _cpu_seconds(pid: Any) -> float:
+    """CPU time of another process. Not left to RLIMIT_CPU, under which a process reads its own
+    clock in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf8").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _answer(sender: Connection, gib: float, function: Callable, arguments: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30), resource.RLIM_INFINITY))
+    try:
+        sender.send(function(*arguments))
+    except (MemoryError, RuntimeError) as error:
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        # torch says so in words only.
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        sender.send({"limit": "memory"})

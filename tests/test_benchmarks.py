@@ -1,0 +1,137 @@
+"""The benchmarks that measure growth and shares, on tiny sizes."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+from tests.conftest import make_examples
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+LIMITED = """
+import time
+import numpy
+from measuring import limited
+
+
+def spin():
+    while True:
+        time.process_time()
+
+
+def fill():
+    return {"sum": float(numpy.ones(2**29).sum())}
+
+
+def fail():
+    raise ValueError("no")
+
+
+print(limited(lambda a, b: {"sum": a + b}, 1, 2, cpu_seconds=60, gib=8))
+print(limited(spin, cpu_seconds=0, gib=8))
+print(limited(fill, cpu_seconds=60, gib=3))
+try:
+    limited(fail, cpu_seconds=60, gib=8)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def benchmark(monkeypatch) -> Any:
+    """Imports a benchmark as `python benchmarks/X.py` does."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def invoke(app: Any, *args: Any) -> str:
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    return result.output
+
+
+def test_a_process_that_runs_out_of_something_says_so() -> None:
+    command = [sys.executable, "-c", LIMITED]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=BENCHMARKS)
+    assert done.stdout.splitlines() == [
+        "{'sum': 3}",
+        "{'limit': 'time'}",
+        "{'limit': 'memory'}",
+        "fail() ended with code 1.",
+    ]
+
+
+def test_growth_goes_on_where_it_stopped(benchmark, tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    script = str(BENCHMARKS / "growth.py")
+    options = ("--axis", "span", "--shrink", "20", "--repeats", "1")
+    command = [sys.executable, script, "run", str(tmp_path), "--system", "piqn_ner", *options]
+    subprocess.run(command, check=True, capture_output=True)
+    path = tmp_path / "growth.json"
+    cells = srsly.read_json(path)["cells"]
+    assert [cells[f"piqn_ner span {longest}"]["repeats"] for longest in (32, 0)] == [1, 1]
+    assert all(cell["seconds"] > 0 and cell["encoder_seconds"] > 0 for cell in cells.values())
+
+    before = path.read_bytes()
+    growth = benchmark("growth")
+    invoke(growth.app, "run", tmp_path, "--system", "piqn_ner", *options)
+    assert path.read_bytes() == before
+    table = invoke(growth.app, "report", tmp_path)
+    assert "| unlimited |" in table and "| `piqn_ner` | as 32 |" in table
+    assert "spancat" not in table
+    assert (tmp_path / "growth.svg").read_text().startswith("<?xml")
+
+
+def test_growth_shows_limits_and_flat_figures(benchmark) -> None:
+    growth = benchmark("growth")
+    found = {"seconds": 1.234, "ratio": 12.3, "mib": 5.4, "run": 0}
+    cells = {"piqn_ner span 32": found, "spancat span 0": {"limit": "memory", "run": 0}}
+    entries = [growth.table_entry(cells, "piqn_ner", "span", v) for v in (8, 32, 0)]
+    assert entries == ["as 32", "1.2 s (12), 5", ""]
+    assert growth.table_entry(cells, "spancat", "span", 0) == "over the memory limit"
+
+
+def test_seeds_of_all_lengths_then_ever_longer_ones(benchmark) -> None:
+    lengths = benchmark("growth").seed_lengths(32)
+    assert lengths == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 32]
+
+
+def test_inner_categories_do_not_count_for_outer_ones(benchmark, monkeypatch) -> None:
+    module = benchmark("where_time_goes")
+    now = iter(range(100))
+    monkeypatch.setattr(module.time, "process_time", lambda: next(now))
+    clock = module.Stopwatch()
+    # The outer one from 0 to 1, the inner one from 1 to 2, then "backward", then the outer one.
+    with clock.on("outer"), clock.on("inner"):
+        clock.switch("backward")
+    assert dict(clock.seconds) == {"outer": 2, "inner": 1, "backward": 1}
+
+
+def test_shares_add_up(benchmark, tiny_bert, tmp_path) -> None:
+    module = benchmark("where_time_goes")
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "dev.spacy")
+    systems = ("--system", "mrc_ner", "--system", "diffusion_ner", "--system", "spancat")
+    table = invoke(module.app, "run", tiny_bert, tmp_path / "dev.spacy", tmp_path, *systems)
+    result = srsly.read_json(tmp_path / "shares.json")["systems"]
+    for found in result.values():
+        assert set(found["prediction"]) <= set(module.PREDICTION)
+        assert set(found["training"]) <= set(module.TRAINING)
+        assert found["prediction"]["encoder"] > 0 and found["prediction"]["decoding"] > 0
+        assert found["training"]["encoder, backward"] > 0 and found["training"]["optimizer"] > 0
+        assert found["spans"] > 0
+    assert "assignment" in result["diffusion_ner"]["training"]
+    rows = [line.split("|")[3:-1] for line in table.splitlines() if line.startswith("| `")]
+    assert len(rows) == 6
+    for row in rows:
+        assert sum(map(float, row)) == pytest.approx(100, abs=0.5)
+    # The package is as it was.
+    assert not hasattr(module.head_model.collect_spans, "__wrapped__")
