@@ -119,7 +119,8 @@ def read(data: Path, limit: int) -> List[Doc]:
 
 
 def pipeline(encoder: str, n_labels: int, checkpointing: bool = False) -> Language:
-    """`mrc_ner` with so many labels, whose questions all differ. On one thread, read in batches of 512 pieces as by the config."""
+    """`mrc_ner` with so many labels, whose questions all differ, on one thread; read in batches of
+    512 pieces, as by the config."""
     torch.set_num_threads(1)
     fix_random_seed(0)
     tok2vec = {

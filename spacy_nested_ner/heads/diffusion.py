@@ -29,6 +29,7 @@ STATES = ("boundaries", "left_width")
 SPAN_POOLINGS = ("mean", "boundaries", "both")
 ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
 NONE_TARGETS = ("missed", "unmatched")
+FOUND_IN = ("every_step", "last_step")
 
 
 @dataclass
@@ -476,20 +477,21 @@ class Diffusion(MatchedHead):
         options: Mapping[str, Any],
         queries: Optional[Tensor] = None,
     ) -> Predictions:
-        """Algorithm 2: the distinct spans of the last step whose score reaches the threshold.
+        """The distinct spans whose score reaches the threshold.
 
         The score is the mean of the probabilities of the label and of the two boundaries, a third
-        of the paper's sum. options: `threshold` on it (phi / 3); `steps`, `n_spans`,
-        `spans_per_word`, `eta` and `seed` of the reverse process, see `trajectory`.
+        of the paper's sum; of equal spans with equal labels the best counts. options: `threshold`
+        on it (phi / 3); `found_in`: spans of "every_step", or of the "last_step" (algorithm 2);
+        `steps`, `n_spans`, `spans_per_word`, `eta` and `seed` of the reverse process, see
+        `trajectory`.
         """
-        (last,) = self._reverse(words, mask, options, every_step=False)
-        keep = (last.label >= 0) & (last.score >= options.get("threshold", 0.0))
-        # NaN passes, for the component to report: a diverged model must not look like a shy one.
-        keep = (keep | last.score.isnan()) & last.real
-        segment, span = torch.nonzero(keep, as_tuple=True)
-        first, end = last.spans[segment, span].unbind(-1)
-        label = last.label[segment, span].clamp(min=0)
-        return distinct(Predictions(segment, first, end, label, last.score[segment, span]))
+        found_in, threshold = options.get("found_in", "every_step"), options.get("threshold", 0.0)
+        check_choice("Diffusion", "found_in", found_in, FOUND_IN)
+        every_step = found_in == "every_step"
+        found = [
+            _reaching(step, threshold) for step in self._reverse(words, mask, options, every_step)
+        ]
+        return distinct(Predictions(*map(torch.cat, zip(*found))))
 
     @torch.no_grad()
     def trajectory(self, words: Tensor, mask: Tensor, options: Mapping[str, Any]) -> List[Denoised]:
@@ -506,8 +508,8 @@ class Diffusion(MatchedHead):
     ) -> Iterator[Denoised]:
         """Reverse process (eq. 5-7). The words are encoded once.
 
-        The pointers alone lead from step to step: spans are classified in the last one only, or in
-        `every_step`.
+        The pointers alone lead from step to step: spans are classified, and given, in `every_step`
+        or in the last one only.
         """
         eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
         times = denoising_times(self.timesteps, int(options.get("steps", 5)))
@@ -745,6 +747,17 @@ def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
     first, last = spans.unsqueeze(-1).unbind(2)
     inside = ((first <= place) & (place <= last)).to(words.dtype)
     return inside @ words / inside.sum(dim=-1, keepdim=True)
+
+
+def _reaching(step: Denoised, threshold: float) -> Predictions:
+    """The entities among the spans of a step."""
+    keep = (step.label >= 0) & (step.score >= threshold)
+    # NaN passes, for the component to report: a diverged model must not look like a shy one.
+    keep = (keep | step.score.isnan()) & step.real
+    segment, span = torch.nonzero(keep, as_tuple=True)
+    first, end = step.spans[segment, span].unbind(-1)
+    label = step.label[segment, span].clamp(min=0)
+    return Predictions(segment, first, end, label, step.score[segment, span])
 
 
 def distinct(found: Predictions) -> Predictions:

@@ -214,6 +214,7 @@ def make_proposer_regressor_ner(
         "n_spans": 60,
         "spans_per_word": 2.0,
         "eta": 0.0,
+        "found_in": "every_step",
         "seed": 0,
     },
     default_score_weights=SCORE_WEIGHTS,
@@ -234,6 +235,7 @@ def make_diffusion_ner(
     n_spans: int,
     spans_per_word: float,
     eta: float,
+    found_in: str,
     seed: int,
 ) -> Any:
     """`diffusion_ner`: boundary-denoising diffusion.
@@ -243,6 +245,7 @@ def make_diffusion_ner(
     steps: denoising steps. n_spans, spans_per_word: noisy spans of a sentence, the larger of the
         two numbers. None of the three depends on what was trained with.
     eta: 0 for deterministic steps (the paper), up to 1 for noise in each step (the authors' code).
+    found_in: what counts, the spans of "every_step" or those of the "last_step" (the paper).
     seed: of the noise; the spans depend on the text and on it alone.
     The other settings: see `NestedNER`.
     """

@@ -1,6 +1,6 @@
 """Diffusion: equations on numbers worked out apart from the code, and the paper's properties."""
 
-from typing import Any
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
@@ -222,7 +222,7 @@ def test_each_step_of_training_starts_from_the_answer_before() -> None:
 
     def spied_denoise(sentence, noisy, kinds, real, timestep, all_layers=False):
         answers = denoise(sentence, noisy, kinds, real, timestep, all_layers)
-        asked.append((noisy, timestep, head.pointed_at(answers[-1])))
+        asked.append((noisy, timestep, head.pointed_at(answers[-1].left, answers[-1].right)))
         return answers
 
     def spied_step(state, clean, timestep, earlier):
@@ -369,17 +369,24 @@ def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
     assert torch.equal(noise_table(0, 1, 11), tables[1, :11])
 
 
-def test_spans_are_classified_in_the_last_step_only() -> None:
-    head, (words, mask) = make_head().eval(), random_batch((6,))
-    calls = []
+@pytest.mark.parametrize("found_in", ["every_step", "last_step"])
+def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
+    head, (words, mask) = make_head().eval(), random_batch((30,))
+    calls: List[int] = []
     head.classifier.register_forward_hook(lambda *_: calls.append(1))
-    found = head(words, mask, options={"threshold": 0.0, "steps": 4})
-    assert len(calls) == 1
-    last = head.trajectory(words, mask, {"steps": 4})[-1]
-    assert len(calls) == 5
-    kept = {tuple(span) for span, label in zip(last.spans[0].tolist(), last.label[0]) if label >= 0}
-    assert set(zip(found.start.tolist(), found.end.tolist())) == kept
-    torch.testing.assert_close(found.score.max(), last.score[last.label >= 0].max())
+    dials = {"steps": 4, "n_spans": 40, "eta": 1.0}
+    found = head(words, mask, options={**dials, "threshold": 0.1, "found_in": found_in})
+    assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
+    steps = head.trajectory(words, mask, dials)
+    best: Dict[Tuple[int, ...], float] = {}
+    for step in steps if found_in == "every_step" else steps[-1:]:
+        columns = (step.spans[0].tolist(), step.label[0].tolist(), step.score[0].tolist())
+        for (first, last), label, score in zip(*columns):
+            if label >= 0 and score >= 0.1:
+                best[first, last, label] = max(score, best.get((first, last, label), 0.0))
+    keys = zip(found.start.tolist(), found.end.tolist(), found.label.tolist())
+    assert dict(zip(keys, found.score.tolist())) == pytest.approx(best)
+    assert len(best) > 2
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
@@ -590,3 +597,5 @@ def test_wrong_options_are_refused() -> None:
     for eta in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="eta must be 0 to 1"):
             head(words, mask, options={"eta": eta})
+    with pytest.raises(ValueError, match="found_in is 'no_step'"):
+        head(words, mask, options={"found_in": "no_step"})
