@@ -480,8 +480,8 @@ class Diffusion(MatchedHead):
         """The distinct spans whose score reaches the threshold.
 
         The score is the mean of the probabilities of the label and of the two boundaries, a third
-        of the paper's sum; of equal spans with equal labels the best counts. options: `threshold`
-        on it (phi / 3); `found_in`: spans of "every_step", or of the "last_step" (algorithm 2);
+        of the paper's sum. options: `threshold` on it (phi / 3); `found_in`: "every_step" takes
+        each span from the step in which it has its highest score, "last_step" is algorithm 2;
         `steps`, `n_spans`, `spans_per_word`, `eta` and `seed` of the reverse process, see
         `trajectory`.
         """
@@ -491,7 +491,7 @@ class Diffusion(MatchedHead):
         found = [
             _reaching(step, threshold) for step in self._reverse(words, mask, options, every_step)
         ]
-        return distinct(Predictions(*map(torch.cat, zip(*found))))
+        return distinct(from_best_steps(found))
 
     @torch.no_grad()
     def trajectory(self, words: Tensor, mask: Tensor, options: Mapping[str, Any]) -> List[Denoised]:
@@ -758,6 +758,23 @@ def _reaching(step: Denoised, threshold: float) -> Predictions:
     first, end = step.spans[segment, span].unbind(-1)
     label = step.label[segment, span].clamp(min=0)
     return Predictions(segment, first, end, label, step.score[segment, span])
+
+
+def from_best_steps(found: List[Predictions]) -> Predictions:
+    """Each span with the labels of the step in which it has its highest score, the latest of them.
+
+    found: entities of one step after the other.
+    """
+    joined = Predictions(*map(torch.cat, zip(*found)))
+    if len(found) == 1 or not len(joined.score):
+        return joined
+    step = torch.cat([torch.full_like(each.start, i) for i, each in enumerate(found)])
+    _, span = torch.stack(joined[:3], dim=1).unique(dim=0, return_inverse=True)
+    best = torch.zeros_like(joined.score).scatter_reduce(0, span, joined.score, "amax")
+    # Not `==`: NaN, which is best of all, would not be equal to itself.
+    step_if_best = step * ~(joined.score < best[span])
+    chosen = torch.zeros_like(step).scatter_reduce(0, span, step_if_best, "amax")
+    return Predictions(*(column[step == chosen[span]] for column in joined))
 
 
 def distinct(found: Predictions) -> Predictions:

@@ -41,13 +41,17 @@ def test_it_memorises_nested_entities(name) -> None:
     head, (words, mask) = build(name), random_batch()
     gold = Gold.from_lists(GOLD)
     optimizer = torch.optim.Adam(head.parameters(), lr=0.005)
-    for _ in range(250):
-        optimizer.zero_grad()
-        total(head(words, mask, gold=gold)).backward()
-        optimizer.step()
-    head.eval()
-    expected = [(i, *entity) for i, group in enumerate(GOLD) for entity in group]
-    assert rows_of(head(words, mask, options={"threshold": 0.5})) == sorted(expected)
+    expected = sorted((i, *entity) for i, group in enumerate(GOLD) for entity in group)
+    for _ in range(8):
+        head.train()
+        for _ in range(80):
+            optimizer.zero_grad()
+            total(head(words, mask, gold=gold)).backward()
+            optimizer.step()
+        found = rows_of(head.eval()(words, mask, options={"threshold": 0.5}))
+        if found == expected:
+            break
+    assert found == expected
 
 
 def test_padding_reaches_nothing(head) -> None:

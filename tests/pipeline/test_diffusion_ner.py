@@ -8,7 +8,13 @@ from spacy_nested_ner.architectures.types import HeadInput
 from spacy_nested_ner.pipeline.segments import cut_segments
 from tests.conftest import SENTENCES, make_pipeline, spans_of
 
-OPTIONS = {"threshold": 0.0, "steps": 2, "n_spans": 25, "spans_per_word": 0.0}
+OPTIONS = {
+    "threshold": 0.0,
+    "steps": 2,
+    "n_spans": 25,
+    "spans_per_word": 0.0,
+    "found_in": "last_step",
+}
 TEXTS = [SENTENCES[0][0], "p53", SENTENCES[7][0]]
 
 
