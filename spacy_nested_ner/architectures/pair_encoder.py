@@ -86,7 +86,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     shim = pair_shim(model)
     encoder = shim.module
     learns = is_train and not model.attrs["frozen"]
-    _set_checkpointing(encoder, model.attrs["gradient_checkpointing"])
+    _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
     segment, asked = X.pairs.T
