@@ -25,7 +25,7 @@ QUESTIONS = {
 # Name of the variant: factory, settings of its model beside those of SMALL_MODELS, updates that
 # it needs to memorise the ten sentences.
 VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
-    "diffusion_ner": ("diffusion_ner", {}, 140),
+    "diffusion_ner": ("diffusion_ner", {}, 220),
     "piqn_ner": ("piqn_ner", {}, 60),
     "piqn_ner, learned queries": (
         "piqn_ner",

@@ -26,10 +26,12 @@ def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) 
     """
     for module in modules:
         module.train(is_train)
-    device = next(modules[0].parameters()).device.type
-    half = torch.autocast(device, torch.bfloat16, enabled=is_train and mixed_precision)
+    precision: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if is_train and mixed_precision:
+        device = next(modules[0].parameters()).device.type
+        precision = torch.autocast(device, torch.bfloat16)
     try:
-        with torch.set_grad_enabled(is_train), half:
+        with torch.set_grad_enabled(is_train), precision:
             yield
     finally:
         for module in modules:

@@ -189,6 +189,7 @@ def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The noisy spans of the first segment of a doc that become entities, from noise to the last
     step (DiffusionNER, figure 1 and algorithm 2). Of those that meet, the one of the highest score.
+    Entities that an earlier step found and the last one did not (`found_in`) are not among them.
     """
     segment = _first_segment(pipe, doc)
     (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.cfg))

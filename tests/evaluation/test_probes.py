@@ -92,7 +92,7 @@ def test_refinement_ends_with_the_entities():
 
 
 def test_denoising_ends_with_the_entities():
-    nlp, pipe = pipe_of("diffusion_ner", steps=3)
+    nlp, pipe = pipe_of("diffusion_ner", steps=3, found_in="last_step")
     for doc in docs_of(nlp)[:4]:
         paths = probes.denoising_paths(pipe, doc)
         assert {path.stages.shape for path in paths} <= {(4, 2)}  # noise, 3 steps
