@@ -8,14 +8,14 @@ from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
 
 import torch
 import typer
+from measuring import CONFIGS, read
 from spacy import util
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 from thinc.api import Config
 
-CONFIGS = Path(__file__).parents[1] / "configs"
 Variants = Dict[str, Dict[str, Any]]
 Entity = Tuple[int, int, str]
 Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
@@ -98,11 +98,6 @@ def scored(nlp: Any, dev: Path, limit: int) -> Dict[str, float]:
         for name, bounds in LENGTHS.items()
     }
     return {"f1": f1, "threshold": threshold, **by_length}
-
-
-def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
-    """The first docs of a file; 0 for all."""
-    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
 
 
 def found_by(nlp: Language, gold: List[Doc]) -> Scored:

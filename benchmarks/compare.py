@@ -24,9 +24,9 @@ import srsly
 import thinc
 import torch
 import typer
-from ablation import CONFIGS, f1_at, found_by, read, use_transformer
+from ablation import f1_at, found_by, use_transformer
 from inference import encoder_seconds, peak, seconds
-from measuring import provenance, write_result
+from measuring import CONFIGS, SYSTEMS, provenance, read, write_result
 from spacy import util
 from spacy.cli._util import setup_gpu
 from spacy.language import Language
@@ -37,14 +37,16 @@ from thinc.api import Config
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
-SYSTEMS = [
-    "piqn_ner",
-    "locate_and_label_ner",
-    "diffusion_ner",
-    "proposer_regressor_ner",
-    "mrc_ner",
-    "spancat",
+Corpus = Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")]
+Output = Annotated[Path, typer.Argument(help="Folder for models and JSON")]
+Systems = Annotated[List[str], typer.Option(help="Repeat for several")]
+Transformer = Annotated[
+    Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
 ]
+MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfloat16")]
+DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the model")]
+TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
+Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
 BATCH_SIZES = (1, 8, 64)
 
 
@@ -92,23 +94,19 @@ def linear_over_time(initial_rate: float, warmup_steps: int) -> Iterator[float]:
 
 @app.command()
 def run(
-    corpus: Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")],
-    output: Annotated[Path, typer.Argument(help="Folder for models and JSON")],
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
-    transformer: Annotated[
-        Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
-    ] = None,
+    corpus: Corpus,
+    output: Output,
+    system: Systems = SYSTEMS,
+    transformer: Transformer = None,
     frozen: Annotated[bool, typer.Option(help="The transformer does not learn")] = False,
-    mixed_precision: Annotated[
-        bool, typer.Option(help="Train the transformer in bfloat16")
-    ] = False,
+    mixed_precision: MixedPrecision = False,
     minutes: Annotated[float, typer.Option(help="Wall-clock budget of each training")] = 0.0,
     steps: Annotated[int, typer.Option(help="Or this many steps; 0: the config's own")] = 0,
     train_limit: Annotated[int, typer.Option(help="First training docs; 0: all")] = 0,
-    dev_limit: Annotated[int, typer.Option(help="First dev docs that choose the model")] = 600,
-    test_limit: Annotated[int, typer.Option(help="First test docs; 0: all")] = 0,
+    dev_limit: DevLimit = 600,
+    test_limit: TestLimit = 0,
     eval_frequency: Annotated[int, typer.Option(help="Steps between scores on dev")] = 500,
-    seed: Annotated[List[int], typer.Option(help="Repeat for several")] = [0],  # noqa: B006
+    seed: Seeds = [0],  # noqa: B006
     threads: int = 1,
     gpu_id: int = -1,
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
@@ -140,22 +138,18 @@ def train_each(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 @app.command()
 def less_data(
-    corpus: Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")],
-    output: Annotated[Path, typer.Argument(help="Folder for models and JSON")],
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
-    transformer: Annotated[
-        Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
-    ] = None,
-    mixed_precision: Annotated[
-        bool, typer.Option(help="Train the transformer in bfloat16")
-    ] = False,
+    corpus: Corpus,
+    output: Output,
+    system: Systems = SYSTEMS,
+    transformer: Transformer = None,
+    mixed_precision: MixedPrecision = False,
     train_limit: Annotated[int, typer.Option(help="Training docs that are 100 %")] = 4000,
     percent: Annotated[List[int], typer.Option(help="Repeat for several")] = [10, 25, 50, 100],  # noqa: B006
     steps: Annotated[int, typer.Option(help="Of the training on all of them")] = 1250,
     least_steps: Annotated[int, typer.Option(help="Of the shorter ones")] = 300,
-    dev_limit: Annotated[int, typer.Option(help="First dev docs that choose the model")] = 600,
-    test_limit: Annotated[int, typer.Option(help="First test docs; 0: all")] = 0,
-    seed: Annotated[List[int], typer.Option(help="Repeat for several")] = [0],  # noqa: B006
+    dev_limit: DevLimit = 600,
+    test_limit: TestLimit = 0,
+    seed: Seeds = [0],  # noqa: B006
 ) -> None:
     """F1 of trainings on a share of the data, in as many passes as that on all of it, but no fewer
     steps than some (section 5.4 and figure 1 of BERT-MRC); a table and `less_data.svg`."""
@@ -202,6 +196,7 @@ def one(task: str) -> None:
     result = {
         "settings": settings,
         **provenance(),
+        "command": settings.pop("command"),  # not that of this process
         "training": training,
         **measured(folder, settings),
     }

@@ -26,9 +26,11 @@ PAPER: Dict[str, Any] = {
     "rollout": 0,
     "match_distance": 0.0,
     "auxiliary": False,
+    "component": {"found_in": "last_step"},
 }
 VARIANTS: Variants = {
     "recommended": {},
+    "spans of the last step": {"component": {"found_in": "last_step"}},
     "no rollout": {"rollout": 0},
     "one kind of spans": {"span_kinds": 1},
     "no distance bias": {"offset_reach": 0},
@@ -55,7 +57,7 @@ VARIANTS: Variants = {
         "lstm_layers": 2,
         "state": "left_width",
         "repetition": 1.0,
-        "component": {"eta": 1.0},
+        "component": {"found_in": "last_step", "eta": 1.0},
     },
 }
 

@@ -21,7 +21,7 @@ import srsly
 import torch
 import typer
 from inference import bare, peak, shipped_config, untrained_system
-from measuring import limited, provenance, questions_for, write_result
+from measuring import SYSTEMS, limited, provenance, questions_for, write_result
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
@@ -29,14 +29,6 @@ from spacy.util import registry
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
-SYSTEMS = [
-    "piqn_ner",
-    "locate_and_label_ner",
-    "diffusion_ner",
-    "proposer_regressor_ner",
-    "mrc_ner",
-    "spancat",
-]
 GENIA = ["DNA", "RNA", "protein", "cell_line", "cell_type"]
 ENTITY_WORDS = 8
 # Longest span of "unlimited": as long as the doc.
@@ -295,7 +287,7 @@ def table_entry(cells: Dict[str, Any], system: str, axis: str, value: int) -> st
         known = value not in values_of(system, axis) and Cell(system, axis, stands).key in cells
         return f"as {stands}" if known else ""
     if "limit" in found:
-        return f"over the {found['limit']} limit"
+        return shown(found, "seconds")
     return f"{shown(found, 'seconds')} s ({shown(found, 'ratio')}), {found['mib']:.0f}"
 
 

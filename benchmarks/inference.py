@@ -19,10 +19,11 @@ from typing import Annotated, Any, Dict, List, Optional, Tuple
 import spacy
 import torch
 import typer
+from measuring import CONFIGS, read
 from spacy import util
 from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2VecListener
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, minibatch, registry
 from spacy_transformers.layers import TransformerListener
@@ -31,8 +32,6 @@ from thinc.api import Adam, Config
 from spacy_nested_ner.architectures.pair_encoder import pair_shim
 
 app = typer.Typer(add_completion=False, help=__doc__)
-
-CONFIGS = Path(__file__).parents[1] / "configs"
 
 SPANCAT = {
     "suggester": {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size": 20},
@@ -80,7 +79,7 @@ def ratio(
     torch.set_num_threads(threads)
     nlp = spacy.load(model)
     last = nlp.pipe_names[-1]
-    docs = list(DocBin().from_disk(data).get_docs(nlp.vocab))[:limit]
+    docs = read(nlp, data, limit)
     encoder, whole, peaks = [], [], []
     for _ in range(repeats):
         encoder.append(encoder_seconds(nlp, docs, batch_size))
@@ -113,7 +112,7 @@ def untrained(
     locate_and_label_ner lets every seed pass that an untrained filter gives its threshold to.
     """
     torch.set_num_threads(1)
-    docs = list(DocBin().from_disk(data).get_docs(spacy.blank("en").vocab))[:limit]
+    docs = read(spacy.blank("en"), data, limit)
     learned: Dict[str, float] = {}
     rows = {}
     for each in ["spancat", *(other for other in system if other != "spancat")]:
@@ -227,9 +226,8 @@ def encoder(
     medians of alternating runs; training is forward and backward in batches of 16; mixed precision
     is SortedTransformer's alone."""
     torch.set_num_threads(threads)
-    vocab = spacy.blank("en").vocab
-    docs = list(DocBin().from_disk(data).get_docs(vocab))[:limit]
-    docs = [Doc(vocab, words=[token.text for token in doc]) for doc in docs]
+    nlp = spacy.blank("en")
+    docs = [bare(nlp, doc) for doc in read(nlp, data, limit)]
     ours, theirs = (
         registry.resolve({"model": {**settings, "name": name}})["model"]
         for settings in (SORTED, SPACY_TRANSFORMERS)

@@ -13,10 +13,21 @@ from typing import Any, Callable, Dict, List
 
 import srsly
 import torch
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
 
 from spacy_nested_ner.architectures.questions import number_word
 from spacy_nested_ner.corpora.files import written_together
 
+CONFIGS = Path(__file__).parents[1] / "configs"
+SYSTEMS = [
+    "piqn_ner",
+    "locate_and_label_ner",
+    "diffusion_ner",
+    "proposer_regressor_ner",
+    "mrc_ner",
+    "spancat",
+]
 PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
 
 
@@ -43,6 +54,11 @@ def write_result(path: Path, result: Any) -> None:
     """JSON that is there whole or not at all."""
     with written_together([path]) as drafts:
         drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
+
+
+def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
+    """The first docs of a file; 0 for all."""
+    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
 
 
 def questions_for(labels: List[str]) -> Dict[str, str]:

@@ -17,9 +17,8 @@ import spacy
 import torch
 import typer
 from inference import bare, calls_of, peak, replay, seconds
-from measuring import questions_for
+from measuring import questions_for, read
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
@@ -81,7 +80,7 @@ def _measure(command: str, encoder: str, data: Path, n_labels: int, *more: Any) 
 @app.command(hidden=True)
 def one_prediction(encoder: str, data: Path, n_labels: int, limit: int, repeats: int) -> None:
     """One number of labels, for `prediction`."""
-    nlp, docs = pipeline(encoder, n_labels), read(data, limit)
+    nlp, docs = pipeline(encoder, n_labels), read(spacy.blank("en"), data, limit)
     module = pair_shim(nlp.get_pipe("ner").model.get_ref("tok2vec")).module
     seconds(nlp, docs[:1], 64)
     before = peak()
@@ -104,18 +103,16 @@ def one_prediction(encoder: str, data: Path, n_labels: int, limit: int, repeats:
 @app.command(hidden=True)
 def one_step(encoder: str, data: Path, n_labels: int, limit: int, checkpointing: str) -> None:
     """One row of `training`."""
-    nlp, docs = pipeline(encoder, n_labels, checkpointing == "yes"), read(data, limit)
+    nlp, docs = (
+        pipeline(encoder, n_labels, checkpointing == "yes"),
+        read(spacy.blank("en"), data, limit),
+    )
     examples = [Example(bare(nlp, doc), bare(nlp, doc)) for doc in docs]
     nlp.update(examples[:1], sgd=False)
     before, begin = peak(), time.process_time()
     nlp.update(examples, sgd=False)
     found = {"seconds": time.process_time() - begin, "mib": peak() - before}
     typer.echo(json.dumps(found))
-
-
-def read(data: Path, limit: int) -> List[Doc]:
-    """The first docs of a file."""
-    return list(DocBin().from_disk(data).get_docs(spacy.blank("en").vocab))[:limit]
 
 
 def pipeline(encoder: str, n_labels: int, checkpointing: bool = False) -> Language:

@@ -17,11 +17,10 @@ import spacy
 import srsly
 import torch
 import typer
-from growth import SYSTEMS
 from inference import bare, shipped_config, untrained_system
-from measuring import provenance, write_result
+from measuring import SYSTEMS, provenance, read, write_result
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch, registry
 
@@ -127,7 +126,7 @@ def run(
     threshold that as many spans reach as the docs have entities."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    docs = list(DocBin().from_disk(data).get_docs(spacy.blank("en").vocab))[:limit]
+    docs = read(spacy.blank("en"), data, limit)
     result: Dict[str, Any] = {**provenance(), "docs": len(docs), "systems": {}}
     for name in system:
         result["systems"][name] = shares(name, docs, transformer, repeats)

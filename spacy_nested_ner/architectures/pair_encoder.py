@@ -1,7 +1,7 @@
 """A pretrained encoder that reads question and sentence as one input (BERT-MRC section 3.2)."""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -116,17 +116,8 @@ def _set_checkpointing(encoder: Any, wanted: bool) -> None:
         encoder.gradient_checkpointing_disable()
         return
     # What is computed again needs its dropout again, but the encoder is in evaluation mode by then.
-    again = {"context_fn": lambda: (contextlib.nullcontext(), _training(encoder))}
+    again = {"context_fn": lambda: (contextlib.nullcontext(), running(True, encoder))}
     encoder.gradient_checkpointing_enable({"use_reentrant": False, **again})
-
-
-@contextlib.contextmanager
-def _training(encoder: nn.Module) -> Iterator[None]:
-    encoder.train()
-    try:
-        yield
-    finally:
-        encoder.eval()
 
 
 class Sentence(NamedTuple):

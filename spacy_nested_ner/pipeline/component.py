@@ -266,11 +266,7 @@ class NestedNER(TrainablePipe):
         batch_size is ignored: `nlp.pipe` writes its own into the `component_cfg` that it is given,
         and the same dictionary is welcome here.
         """
-        handle = self.get_error_handler()
-        try:
-            self.set_annotations([doc], self.predict([doc], **options))
-        except Exception as error:
-            handle(self.name, self, [doc], error)
+        list(self._one_by_one([doc], options))
         return doc
 
     def predict(self, docs: Iterable[Doc], **options: Any) -> SegmentSpans:
