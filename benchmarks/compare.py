@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Optional
+from typing import Annotated, Any, Callable, Dict, Iterator, List, Optional
 
 import spacy
 import srsly
@@ -56,12 +56,13 @@ class Clock:
     budget: float = 0.0
     begin: Optional[float] = None
     steps: int = 0
+    now: Callable[[], float] = staticmethod(time.perf_counter)
 
     def share(self) -> float:
         """How much of the budget is used up, 0 to 1; 0 before the first batch."""
         if self.begin is None:
             return 0.0
-        return min(1.0, (time.perf_counter() - self.begin) / self.budget)
+        return min(1.0, (self.now() - self.begin) / self.budget)
 
 
 CLOCK = Clock()
@@ -73,7 +74,7 @@ def until_time_is_up(batcher: Any) -> Any:
 
     def batches(examples: List[Any]) -> Iterator[List[Any]]:
         examples = list(examples)
-        CLOCK.begin = time.perf_counter()
+        CLOCK.begin = CLOCK.now()
         while True:
             for batch in batcher(examples):
                 if CLOCK.share() >= 1:
@@ -101,6 +102,9 @@ def run(
     frozen: Annotated[bool, typer.Option(help="The transformer does not learn")] = False,
     mixed_precision: MixedPrecision = False,
     minutes: Annotated[float, typer.Option(help="Wall-clock budget of each training")] = 0.0,
+    cpu_clock: Annotated[
+        bool, typer.Option(help="Count CPU time, for a machine that is shared; not with a GPU")
+    ] = False,
     steps: Annotated[int, typer.Option(help="Or this many steps; 0: the config's own")] = 0,
     train_limit: Annotated[int, typer.Option(help="First training docs; 0: all")] = 0,
     dev_limit: DevLimit = 600,
@@ -112,6 +116,8 @@ def run(
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
+    if cpu_clock and gpu_id >= 0:
+        raise typer.BadParameter("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     train_each(locals())
     report(output)
 
@@ -153,7 +159,7 @@ def less_data(
 ) -> None:
     """F1 of trainings on a share of the data, in as many passes as that on all of it, but no fewer
     steps than some (section 5.4 and figure 1 of BERT-MRC); a table and `less_data.svg`."""
-    settings = {**locals(), "minutes": 0.0, "frozen": False, "threads": 1, "gpu_id": -1}
+    settings = {**locals(), "minutes": 0.0, "cpu_clock": False, "frozen": False, "threads": 1, "gpu_id": -1}
     settings["speed"] = False
     curves: Dict[str, List[float]] = {}
     for share in percent:
@@ -223,6 +229,8 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
         "output_file": str(log),
     }
     if settings["minutes"]:
+        if settings["cpu_clock"]:
+            CLOCK.now = lambda: time.process_time() / settings["threads"]
         limit_time(training, settings["minutes"])
     elif settings["steps"]:
         training["max_steps"] = settings["steps"]
