@@ -189,14 +189,35 @@ def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The noisy spans of the first segment of a doc that become entities, from noise to the last
     step (DiffusionNER, figure 1 and algorithm 2). Of those that meet, the one of the highest score.
-    Entities that an earlier step found and the last one did not (`found_in`) are not among them.
+    With `found_in = "every_step"` a path stays where it was in the step from which its entity is.
     """
     segment = _first_segment(pipe, doc)
     (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.cfg))
-    last = steps[-1]
-    keep = (last.label >= 0) & (last.score >= pipe.cfg["threshold"]) & last.real
     stages = torch.stack([steps[0].noisy[0], *(step.spans[0] for step in steps)]).float()
-    return _paths(pipe, stages, keep[0], last.label[0], last.score[0])
+    first = len(steps) - 1 if pipe.cfg["found_in"] == "last_step" else 0
+    by_step: List[List[SpanPath]] = []
+    for number, step in enumerate(steps[first:], start=first):
+        keep = (step.label >= 0) & (step.score >= pipe.cfg["threshold"]) & step.real
+        rest = stages[number + 1].expand(len(steps) - number, -1, -1)
+        until = torch.cat([stages[: number + 1], rest])
+        by_step.append(_paths(pipe, until, keep[0], step.label[0], step.score[0]))
+    return _from_best_steps(by_step)
+
+
+def _from_best_steps(by_step: List[List[SpanPath]]) -> List[SpanPath]:
+    """The paths to each span of the step with the highest score, as the head chooses it."""
+    best: Dict[Tuple[float, ...], Tuple[float, int]] = {}
+    for number, paths in enumerate(by_step):
+        for path in paths:
+            span = tuple(path.stages[-1].tolist())
+            best[span] = max(best.get(span, (0.0, 0)), (path.score, number))
+    chosen = [
+        path
+        for number, paths in enumerate(by_step)
+        for path in paths
+        if best[tuple(path.stages[-1].tolist())][1] == number
+    ]
+    return sorted(chosen, key=lambda path: (*path.stages[-1], path.label))
 
 
 def refinement_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:

@@ -91,8 +91,9 @@ def test_refinement_ends_with_the_entities():
         assert ends == places(doc)
 
 
-def test_denoising_ends_with_the_entities():
-    nlp, pipe = pipe_of("diffusion_ner", steps=3, found_in="last_step")
+@pytest.mark.parametrize("found_in", ["every_step", "last_step"])
+def test_denoising_ends_with_the_entities(found_in):
+    nlp, pipe = pipe_of("diffusion_ner", steps=3, found_in=found_in)
     for doc in docs_of(nlp)[:4]:
         paths = probes.denoising_paths(pipe, doc)
         assert {path.stages.shape for path in paths} <= {(4, 2)}  # noise, 3 steps
