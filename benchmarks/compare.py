@@ -159,7 +159,14 @@ def less_data(
 ) -> None:
     """F1 of trainings on a share of the data, in as many passes as that on all of it, but no fewer
     steps than some (section 5.4 and figure 1 of BERT-MRC); a table and `less_data.svg`."""
-    settings = {**locals(), "minutes": 0.0, "cpu_clock": False, "frozen": False, "threads": 1, "gpu_id": -1}
+    settings = {
+        **locals(),
+        "minutes": 0.0,
+        "cpu_clock": False,
+        "frozen": False,
+        "threads": 1,
+        "gpu_id": -1,
+    }
     settings["speed"] = False
     curves: Dict[str, List[float]] = {}
     for share in percent:
