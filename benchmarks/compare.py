@@ -289,7 +289,7 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
         "threshold": own,
         "threshold_tuned": tuned,
         "words_per_second": rate,
-        "ratio": {str(size): ratio_at(nlp, test[:192], size) for size in sizes},
+        "ratio": {str(size): ratio_at(nlp, test[:64], size) for size in sizes},
     }
 
 
