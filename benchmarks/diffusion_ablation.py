@@ -26,6 +26,7 @@ PAPER: Dict[str, Any] = {
     "rollout": 0,
     "match_distance": 0.0,
     "auxiliary": False,
+    "candidate_weight": 0.0,
     "component": {"found_in": "last_step"},
 }
 VARIANTS: Variants = {
@@ -34,7 +35,8 @@ VARIANTS: Variants = {
     "no rollout": {"rollout": 0},
     "one kind of spans": {"span_kinds": 1},
     "no distance bias": {"offset_reach": 0},
-    "no answer pooling": {"answer_pooling": False},
+    "no candidates for None": {"candidate_weight": 0.0},
+    "no answer pooling, no candidates": {"answer_pooling": False},
     "losses after the last layer only": {"auxiliary": False},
     "independent boundaries": {"boundary": "sigmoid"},
     "additive pointer": {"pointer": "additive"},

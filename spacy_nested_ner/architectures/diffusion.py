@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def build_diffusion(
     tok2vec: Model[List[Doc], List[Floats2d]],
     hidden_width: int = 128,
+    word_width: Optional[int] = None,
     lstm_layers: int = 1,
     lstm_dropout: float = 0.0,
     depth: int = 2,
@@ -49,6 +50,8 @@ def build_diffusion(
     label_weight: float = 1.0,
     none_weight: Optional[float] = 1.0,
     auxiliary: bool = True,
+    candidate_weight: float = 1.0,
+    word_weight: float = 0.0,
     dropout: Optional[float] = None,
     batch_words: int = 512,
 ) -> Model[HeadInput, HeadOutput]:

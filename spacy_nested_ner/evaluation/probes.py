@@ -188,36 +188,27 @@ def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
 
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The noisy spans of the first segment of a doc that become entities, from noise to the last
-    step (DiffusionNER, figure 1 and algorithm 2). Of those that meet, the one of the highest score.
-    With `found_in = "every_step"` a path stays where it was in the step from which its entity is.
+    step (DiffusionNER, figure 1 and algorithm 2). Of those that meet, the one that is surest of the
+    label; its path stays where it was in the step that it is so sure in.
     """
     segment = _first_segment(pipe, doc)
     (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.cfg))
     stages = torch.stack([steps[0].noisy[0], *(step.spans[0] for step in steps)]).float()
     first = len(steps) - 1 if pipe.cfg["found_in"] == "last_step" else 0
-    by_step: List[List[SpanPath]] = []
-    for number, step in enumerate(steps[first:], start=first):
-        keep = (step.label >= 0) & (step.score >= pipe.cfg["threshold"]) & step.real
-        rest = stages[number + 1].expand(len(steps) - number, -1, -1)
-        until = torch.cat([stages[: number + 1], rest])
-        by_step.append(_paths(pipe, until, keep[0], step.label[0], step.score[0]))
-    return _from_best_steps(by_step)
-
-
-def _from_best_steps(by_step: List[List[SpanPath]]) -> List[SpanPath]:
-    """The paths to each span of the step with the highest score, as the head chooses it."""
-    best: Dict[Tuple[float, ...], Tuple[float, int]] = {}
-    for number, paths in enumerate(by_step):
-        for path in paths:
-            span = tuple(path.stages[-1].tolist())
-            best[span] = max(best.get(span, (0.0, 0)), (path.score, number))
-    chosen = [
-        path
-        for number, paths in enumerate(by_step)
-        for path in paths
-        if best[tuple(path.stages[-1].tolist())][1] == number
-    ]
-    return sorted(chosen, key=lambda path: (*path.stages[-1], path.label))
+    counted = steps[first:]
+    spans = torch.stack([step.spans[0] for step in counted])
+    seen = torch.stack([(step.legal & step.real)[0] for step in counted])
+    probability = torch.stack([step.probability[0] for step in counted])
+    paths = []
+    for _, start, end, label, score in zip(*head_of(pipe).entities(counted, pipe.cfg)):
+        shows = (spans == torch.stack([start, end])).all(-1) & seen
+        surest = probability[..., label + 1].masked_fill(~shows, -1.0).argmax()
+        number, span = divmod(int(surest), spans.shape[1])
+        until = first + number + 1
+        way = stages[:, span].clone()
+        way[until:] = way[until]
+        paths.append(SpanPath(way.cpu().numpy(), pipe.labels[int(label)], float(score)))
+    return sorted(paths, key=lambda path: (*path.stages[-1], path.label))
 
 
 def refinement_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:

@@ -30,21 +30,29 @@ SPAN_POOLINGS = ("mean", "boundaries", "both")
 ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
 NONE_TARGETS = ("missed", "unmatched")
 FOUND_IN = ("every_step", "last_step")
+SCORES = ("label", "sum")
+# Words by which each boundary of a candidate may differ from what the pointers show.
+CANDIDATE_SHIFT = 2
 
 
 @dataclass
 class Sentence:
     """What all denoising steps share: everything that depends on the words alone.
 
-    words: `(B, N, h)`. mask: `(B, N)` bool. left, right: the words as the pointers read them.
-    edges: the words as the pooling of boundaries reads them. keys, values: of each span layer.
+    A linear layer over words that a span chooses, or over a mean of words, is one over each word:
+    words pay once, not spans.
+    mask: `(B, N)` bool. left, right: `(B, N, h)`, the words as the pointers read them. boundaries:
+    `(B, N, 2)` logits, is each word the first and is it the last of an entity, or None. pooled,
+    classified: the words as `SpanPooling` and `EntityClassifier` read them. memory: keys and values
+    for each span layer.
     """
 
-    words: Tensor
     mask: Tensor
     left: Tensor
     right: Tensor
-    edges: Optional[Tuple[Tensor, Tensor]]
+    boundaries: Optional[Tensor]
+    pooled: Dict[str, Tensor]
+    classified: Optional[Tensor]
     memory: List[Tuple[Tensor, Tensor]]
 
     @property
@@ -58,13 +66,17 @@ class Denoised(NamedTuple):
 
     timestep: before the step, T - 1 to 0. real: False for padding among the spans.
     noisy: `(B, K, 2)` first and last word of the spans that went in. spans: the same of those that
-    came out. label: index from 0, -1 for None. score: mean of the three probabilities.
+    came out. legal: False where the right pointer shows a word before the left one. probability:
+    `(B, K, C + 1)` of None and the labels. label: the likeliest, from 0, -1 for None and where not
+    legal. score: see `Diffusion.predict`.
     """
 
     timestep: int
     real: Tensor
     noisy: Tensor
     spans: Tensor
+    legal: Tensor
+    probability: Tensor
     label: Tensor
     score: Tensor
 
@@ -73,7 +85,8 @@ class Diffusion(MatchedHead):
     """Boundary-denoising diffusion.
 
     width, n_labels: see `Head`.
-    hidden_width: h. lstm_layers, lstm_dropout: of the sentence encoder's BiLSTM.
+    hidden_width: h. lstm_layers, lstm_dropout: of the sentence encoder's BiLSTM. word_width: of
+        its words; None is h. Wider words cost little: spans pay most, and they stay narrow.
     depth, attention_heads, feedforward: layers of the span encoder, each with self-attention among
         the spans and cross-attention to the words; the last is a multiple of h.
     span_pooling: a noisy span is the "mean" of its words, its two "boundaries" side by side, or
@@ -108,6 +121,11 @@ class Diffusion(MatchedHead):
     boundary_weight, label_weight: of the losses.
     none_weight: class weight of None; None balances the two sides (the authors' code).
     auxiliary: losses after every layer of the span encoder, else after the last only.
+    candidate_weight: of a loss of the classifier on spans that no pointer shows, see `candidates`;
+        without `answer_pooling` it cannot see them, and there is none. The other losses teach None
+        by the mistakes of the pointers, and those end when the training set is known by heart.
+    word_weight: of a loss that teaches each word whether it is the first and whether it is the last
+        of an entity; the pointers of all spans have these scores added. 0: no such scores.
     dropout: None follows `training.dropout`.
     """
 
@@ -117,6 +135,7 @@ class Diffusion(MatchedHead):
         n_labels: int,
         *,
         hidden_width: int = 128,
+        word_width: Optional[int] = None,
         lstm_layers: int = 1,
         lstm_dropout: float = 0.0,
         depth: int = 2,
@@ -145,6 +164,8 @@ class Diffusion(MatchedHead):
         label_weight: float = 1.0,
         none_weight: Optional[float] = 1.0,
         auxiliary: bool = True,
+        candidate_weight: float = 1.0,
+        word_weight: float = 0.0,
         dropout: Optional[float] = None,
     ) -> None:
         super().__init__(
@@ -167,10 +188,13 @@ class Diffusion(MatchedHead):
             offset_reach=offset_reach,
             spans_per_word=spans_per_word,
             rollout=rollout,
+            candidate_weight=candidate_weight,
+            word_weight=word_weight,
         )
         check_least(
             "Diffusion",
             1,
+            word_width=1 if word_width is None else word_width,
             lstm_layers=lstm_layers,
             depth=depth,
             attention_heads=attention_heads,
@@ -192,6 +216,8 @@ class Diffusion(MatchedHead):
             )
         self.width, self.n_labels = width, n_labels
         self.auxiliary = auxiliary
+        self.candidate_weight = candidate_weight if answer_pooling else 0.0
+        self.word_weight = word_weight
         self.timesteps, self.scale, self.state = timesteps, scale, state
         self.n_spans, self.spans_per_word = n_spans, spans_per_word
         self.repetition, self.assignment, self.rollout = repetition, assignment, rollout
@@ -199,19 +225,20 @@ class Diffusion(MatchedHead):
         self.match_distance = match_distance
         # Kept out of the saved weights: it follows from the settings, and in double precision.
         self.signal = alpha_bars(schedule, timesteps)
-        h = hidden_width
+        h, words = hidden_width, word_width or hidden_width
         self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
-        self.pool = SpanPooling(h, span_pooling)
+        self.lstm = BiLSTM(width, words, lstm_layers, lstm_dropout)
+        self.pool = SpanPooling(words, h, span_pooling)
         self.kinds = nn.Parameter(torch.randn(span_kinds, h) * 0.5)
         self.time = TimestepEmbedding(h)
         self.layers = nn.ModuleList(
-            SpanLayer(h, attention_heads, feedforward) for _ in range(depth)
+            SpanLayer(words, h, attention_heads, feedforward) for _ in range(depth)
         )
-        self.left, self.right = make_pointer(pointer, h), make_pointer(pointer, h)
+        self.left, self.right = make_pointer(pointer, h, words), make_pointer(pointer, h, words)
+        self.word_boundaries = nn.Linear(words, 2) if word_weight else None
         self.left_offset = OffsetBias(offset_reach) if offset_reach else None
         self.right_offset = OffsetBias(offset_reach) if offset_reach else None
-        self.classifier = EntityClassifier(h, n_labels, answer_pooling)
+        self.classifier = EntityClassifier(words, h, n_labels, answer_pooling)
         if dropout is not None:
             self.fix_dropout(dropout)
 
@@ -277,11 +304,12 @@ class Diffusion(MatchedHead):
         """Sentence encoder and all that depends on it alone (section 4.2)."""
         words = self.lstm(self.input_dropout(words), mask)
         return Sentence(
-            words=words,
             mask=mask,
             left=self.left.word(words),
             right=self.right.word(words),
-            edges=self.pool.edges(words),
+            boundaries=self.word_boundaries(words) if self.word_boundaries is not None else None,
+            pooled=self.pool.read(words),
+            classified=self.classifier.read(words),
             memory=[cast(SpanLayer, layer).remember(words) for layer in self.layers],
         )
 
@@ -293,24 +321,23 @@ class Diffusion(MatchedHead):
         real: Tensor,
         timestep: Tensor,
         all_layers: bool = False,
-    ) -> List[Answers]:
-        """The network f(x_t, S, t): one answer, or with `all_layers` one after every layer.
+    ) -> Tuple[List[Answers], Tensor]:
+        """The network f(x_t, S, t): one answer, or with `all_layers` one after every layer; and the
+        spans after the last layer, `(B, K, h)`.
 
         noisy: `(B, K, 2)` long spans. kinds: `(K,)` or `(B, K)` long. real: `(B, K)` bool.
         timestep: `(B,)` long.
         """
         states = self.span_states(sentence, noisy, kinds, real, timestep)
-        return [
-            self._answer(sentence, spans, noisy)
-            for spans in (states if all_layers else states[-1:])
-        ]
+        seen = states if all_layers else states[-1:]
+        return [self._answer(sentence, spans, noisy) for spans in seen], states[-1]
 
     def span_states(
         self, sentence: Sentence, noisy: Tensor, kinds: Tensor, real: Tensor, timestep: Tensor
     ) -> List[Tensor]:
         """What pointers and classifier read of the spans after every layer, `(B, K, h)` each."""
         time = self.time(timestep / self.timesteps).unsqueeze(1)
-        spans = self.pool(sentence, noisy) + self.kinds[kinds]
+        spans = self.pool(sentence.pooled, noisy) + self.kinds[kinds]
         states = []
         for layer, memory in zip(self.layers, sentence.memory):
             spans = layer(spans, real, memory, sentence.mask)
@@ -318,8 +345,9 @@ class Diffusion(MatchedHead):
         return states
 
     def _answer(self, sentence: Sentence, spans: Tensor, noisy: Tensor) -> Answers:
-        """Two boundary pointers and the classifier."""
-        return self._with_labels(sentence, spans, *self._pointers(sentence, spans, noisy))
+        """Two boundary pointers, and the classifier on the words that they share out."""
+        left, right = self._pointers(sentence, spans, noisy)
+        return Answers(left, right, self._labels(sentence, spans, left, right))
 
     def _pointers(self, sentence: Sentence, spans: Tensor, noisy: Tensor) -> Tuple[Tensor, Tensor]:
         """Logits of the first and of the last word, `(B, K, N)` each."""
@@ -328,16 +356,16 @@ class Diffusion(MatchedHead):
         if self.left_offset is not None and self.right_offset is not None:
             left = left + self.left_offset(noisy[..., 0], left.shape[-1])
             right = right + self.right_offset(noisy[..., 1], right.shape[-1])
+        if sentence.boundaries is not None:
+            first, last = sentence.boundaries.unsqueeze(1).unbind(-1)
+            left, right = left + first, right + last
         return mask_words(left, sentence.mask), mask_words(right, sentence.mask)
 
-    def _with_labels(
-        self, sentence: Sentence, spans: Tensor, left: Tensor, right: Tensor
-    ) -> Answers:
-        """What the classifier adds to the pointers."""
-        labels = self.classifier(
-            spans, sentence.words, self.probability(left), self.probability(right)
+    def _labels(self, sentence: Sentence, spans: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Class logits of spans whose boundaries are as sure as the pointers are."""
+        return self.classifier(
+            spans, sentence.classified, self.probability(left), self.probability(right)
         )
-        return Answers(left, right, labels)
 
     @staticmethod
     def pointed_at(left: Tensor, right: Tensor) -> Tensor:
@@ -366,16 +394,70 @@ class Diffusion(MatchedHead):
         state = self.add_noise(clean, timestep, torch.randn_like(clean))
         answers: List[Answers] = []
         noisy: List[Tensor] = []
+        candidates: List[Tensor] = []
         for step in range(self.rollout + 1):
             noisy.append(self.to_spans(state, lengths))
-            answers += self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
+            said, states = self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
+            answers += said
+            ahead = self.pointed_at(answers[-1].left, answers[-1].right)
+            if self.candidate_weight:
+                spans = self.candidates(ahead, lengths) if step else noisy[-1]
+                candidates.append(self.candidate_loss(sentence, states, spans, kinds, gold, real))
             if step < self.rollout:
-                ahead = self.pointed_at(answers[-1].left, answers[-1].right)
                 predicted = self.to_state(ahead, lengths)
                 earlier = (timestep * torch.rand(len(words), device=words.device)).long()
                 state = self.reverse_step(state, predicted, timestep, earlier)
                 timestep = earlier
-        return self._losses(answers, noisy, kinds, gold, real, mask)
+        losses = self._losses(answers, noisy, kinds, gold, real, mask)
+        if candidates:
+            total = torch.stack(candidates).sum()
+            terms = len(candidates) * real.sum()
+            losses["candidate"] = Loss(total, terms, self.candidate_weight)
+        if sentence.boundaries is not None:
+            losses["word"] = self.word_loss(sentence.boundaries, gold, mask)
+        return losses
+
+    def word_loss(self, logits: Tensor, gold: Gold, mask: Tensor) -> Loss:
+        """-log P, for each word, of being the first and of being the last of an entity, or not.
+
+        logits: `(B, N, 2)`. mask: `(B, N)` bool.
+        """
+        goal = torch.zeros_like(logits)
+        goal.scatter_reduce_(
+            1, gold.spans, gold.mask.unsqueeze(-1).expand(-1, -1, 2).to(goal), "amax"
+        )
+        terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none")
+        return Loss((terms * mask.unsqueeze(-1)).sum(), mask.sum(), self.word_weight)
+
+    def candidates(self, shown: Tensor, lengths: Tensor) -> Tensor:
+        """Spans near those that the pointers show, `(B, K, 2)`: each boundary moves by up to
+        `CANDIDATE_SHIFT` words."""
+        shift = torch.randint(
+            -CANDIDATE_SHIFT, CANDIDATE_SHIFT + 1, shown.shape, device=shown.device
+        )
+        moved = torch.minimum((shown + shift).clamp(min=0), (lengths - 1).unsqueeze(-1))
+        return moved.sort(dim=-1).values
+
+    def candidate_loss(
+        self,
+        sentence: Sentence,
+        states: Tensor,
+        candidates: Tensor,
+        kinds: Tensor,
+        gold: Gold,
+        real: Tensor,
+    ) -> Tensor:
+        """-log P of the labels of spans as if the pointers had shown them, None for no entity.
+
+        The sum over all real ones. states: `(B, K, h)`. candidates: `(B, K, 2)` long. kinds:
+        `(B, K)` long. Of the labels of the same words the one whose turn it is, see `costs`.
+        """
+        logits = self.classifier.at(states, sentence.classified, candidates)
+        n_twins, turn = twins(gold)
+        hit = (candidates.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+        hit &= kinds.unsqueeze(2) % n_twins.unsqueeze(1) == turn.unsqueeze(1)
+        label = (hit * (gold.labels + 1).unsqueeze(1)).sum(-1)
+        return F.cross_entropy(logits[real], label[real], reduction="sum")
 
     def expand(self, gold: Gold, lengths: Tensor, real: Tensor) -> Tensor:
         """Clean states of K spans: copies of the gold entities in turn, then random spans.
@@ -479,19 +561,33 @@ class Diffusion(MatchedHead):
     ) -> Predictions:
         """The distinct spans whose score reaches the threshold.
 
-        The score is the mean of the probabilities of the label and of the two boundaries, a third
-        of the paper's sum. options: `threshold` on it (phi / 3); `found_in`: "every_step" takes
-        each span from the step in which it has its highest score, "last_step" is algorithm 2;
-        `steps`, `n_spans`, `spans_per_word`, `eta` and `seed` of the reverse process, see
-        `trajectory`.
+        options: `threshold`; `score`, see `entities`; `found_in`: spans of "every_step" count, or
+        of the "last_step" alone, which is algorithm 2; `steps`, `n_spans`, `spans_per_word`, `eta`
+        and `seed` of the reverse process, see `trajectory`.
         """
-        found_in, threshold = options.get("found_in", "every_step"), options.get("threshold", 0.0)
-        check_choice("Diffusion", "found_in", found_in, FOUND_IN)
-        every_step = found_in == "every_step"
-        found = [
-            _reaching(step, threshold) for step in self._reverse(words, mask, options, every_step)
-        ]
-        return distinct(from_best_steps(found))
+        every_step = self._option(options, "found_in", FOUND_IN) == "every_step"
+        return self.entities(list(self._reverse(words, mask, options, every_step)), options)
+
+    def entities(self, steps: List[Denoised], options: Mapping[str, Any]) -> Predictions:
+        """The entities among the spans of a reverse process, or of its end.
+
+        options: `score` "sum" is the mean of the probabilities of the label and of the two
+        boundaries, a third of the paper's sum; of equal spans the highest counts, in the step that
+        has it. "label" is what the classifier says of the words that the pointers show, without a
+        look at how sure they are of them; of equal spans, in all steps, the mean counts.
+        `threshold` on either.
+        """
+        threshold = options.get("threshold", 0.0)
+        if self._option(options, "score", SCORES) == "sum":
+            return distinct(from_best_steps([_reaching(step, threshold) for step in steps]))
+        return distinct(from_all_steps(steps, len(self.kinds), threshold))
+
+    @staticmethod
+    def _option(options: Mapping[str, Any], name: str, choices: Tuple[str, ...]) -> str:
+        """The choice of an option, the first one where there is none."""
+        choice = options.get(name, choices[0])
+        check_choice("Diffusion", name, choice, choices)
+        return str(choice)
 
     @torch.no_grad()
     def trajectory(self, words: Tensor, mask: Tensor, options: Mapping[str, Any]) -> List[Denoised]:
@@ -499,7 +595,8 @@ class Diffusion(MatchedHead):
 
         words: `(B, N, width)`; mask: `(B, N)` bool. options: `steps` of the reverse process;
         `n_spans` and `spans_per_word`, of which the larger number counts; `eta` (see
-        `reverse_step`); `seed` of the noise. None of them depends on what was trained with.
+        `reverse_step`); `seed` of the noise; `score`. None of them depends on what was trained
+        with.
         """
         return list(self._reverse(words, mask, options, every_step=True))
 
@@ -511,6 +608,7 @@ class Diffusion(MatchedHead):
         The pointers alone lead from step to step: spans are classified, and given, in `every_step`
         or in the last one only.
         """
+        by_label = self._option(options, "score", SCORES) == "label"
         eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
         times = denoising_times(self.timesteps, int(options.get("steps", 5)))
         if not 0 <= eta <= 1:
@@ -535,8 +633,13 @@ class Diffusion(MatchedHead):
             spans = self.pointed_at(left, right)
             is_last = i == len(times) - 1
             if is_last or every_step:
-                answers = self._with_labels(sentence, states, left, right)
-                yield self._decode(now, real, noisy, spans, answers)
+                labels = (
+                    self.classifier.at(states, sentence.classified, spans)
+                    if by_label
+                    else self._labels(sentence, states, left, right)
+                )
+                answers = Answers(left, right, labels)
+                yield self._decode(now, real, noisy, spans, answers, by_label)
             if not is_last:
                 earlier = torch.full_like(timestep, times[i + 1])
                 noise = noise_table(seed, i + 1, size).to(words.device) if eta else None
@@ -544,14 +647,30 @@ class Diffusion(MatchedHead):
                 state = self.reverse_step(state, clean, timestep, earlier, eta, noise)
 
     def _decode(
-        self, timestep: int, real: Tensor, noisy: Tensor, spans: Tensor, answers: Answers
+        self,
+        timestep: int,
+        real: Tensor,
+        noisy: Tensor,
+        spans: Tensor,
+        answers: Answers,
+        by_label: bool,
     ) -> Denoised:
         """Labels and scores; a right boundary before the left one makes a span None."""
         left, first = self.probability(answers.left).max(dim=-1)
         right, last = self.probability(answers.right).max(dim=-1)
-        label_p, label = answers.labels.softmax(-1).max(dim=-1)
-        label = torch.where(first <= last, label - 1, -torch.ones_like(label))
-        return Denoised(timestep, real, noisy, spans, label, (label_p + left + right) / 3)
+        probability = answers.labels.softmax(-1)
+        surest, label = probability.max(dim=-1)
+        legal = first <= last
+        return Denoised(
+            timestep,
+            real,
+            noisy,
+            spans,
+            legal,
+            probability,
+            label=torch.where(legal, label - 1, -torch.ones_like(label)),
+            score=surest if by_label else (surest + left + right) / 3,
+        )
 
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
@@ -561,47 +680,54 @@ class Diffusion(MatchedHead):
 
 class SpanPooling(nn.Module):
     """Noisy spans as vectors: the mean of their words (section 4.2), their boundaries side by side
-    through a linear layer (the authors' code), or the sum of both."""
+    through a linear layer (the authors' code), or the sum of both.
 
-    def __init__(self, width: int, kind: str) -> None:
+    words: width of the words. width: of the spans.
+    """
+
+    def __init__(self, words: int, width: int, kind: str) -> None:
         super().__init__()
-        self.mean = nn.Linear(width, width) if kind == "both" else None
         self.with_mean = kind in ("mean", "both")
-        # A linear layer over two words side by side is one over each: words pay once, not spans.
-        self.edge = nn.Linear(width, 2 * width) if kind in ("boundaries", "both") else None
+        # A mean alone, of words as wide as spans, is taken as it is: the paper's form.
+        with_layer = kind == "both" or (kind == "mean" and words != width)
+        self.mean = nn.Linear(words, width) if with_layer else None
+        self.edge = nn.Linear(words, 2 * width) if kind in ("boundaries", "both") else None
         self.dropout = nn.Dropout(0.0)
 
-    def edges(self, words: Tensor) -> Optional[Tuple[Tensor, Tensor]]:
-        """Both halves of the linear layer for all words, `(B, N, h)` each."""
-        if self.edge is None:
-            return None
-        left, right = self.edge(words).chunk(2, dim=-1)
-        return left, right
-
-    def forward(self, sentence: Sentence, spans: Tensor) -> Tensor:
-        """spans: `(B, K, 2)` long, both inclusive. Returns `(B, K, h)`."""
-        pooled = []
+    def read(self, words: Tensor) -> Dict[str, Tensor]:
+        """What is pooled, `(B, N, h)` each: words for the "mean", as "left" and as "right" edge."""
+        pooled = {}
         if self.with_mean:
-            mean = mean_inside(spans, sentence.words)
-            pooled.append(mean if self.mean is None else self.mean(mean))
-        if sentence.edges is not None:
-            for words, place in zip(sentence.edges, spans.unbind(-1)):
-                index = place.unsqueeze(-1).expand(-1, -1, words.shape[-1])
-                pooled.append(words.gather(1, index))
-        return self.dropout(torch.stack(pooled).sum(0))
+            pooled["mean"] = words if self.mean is None else self.mean(words)
+        if self.edge is not None:
+            pooled["left"], pooled["right"] = self.edge(words).chunk(2, dim=-1)
+        return pooled
+
+    def forward(self, pooled: Mapping[str, Tensor], spans: Tensor) -> Tensor:
+        """spans: `(B, K, 2)` long, both inclusive. Returns `(B, K, h)`."""
+        parts = []
+        if "mean" in pooled:
+            parts.append(mean_inside(spans, pooled["mean"]))
+        if "left" in pooled:
+            first, last = spans.unbind(-1)
+            parts += [words_at(pooled["left"], first), words_at(pooled["right"], last)]
+        return self.dropout(torch.stack(parts).sum(0))
 
 
 class SpanLayer(nn.Module):
-    """Layer of the span encoder: spans attend to each other, then to the words (section 4.2)."""
+    """Layer of the span encoder: spans attend to each other, then to the words (section 4.2).
 
-    def __init__(self, width: int, heads: int, feedforward: int) -> None:
+    words: width of the words. width: of the spans.
+    """
+
+    def __init__(self, words: int, width: int, heads: int, feedforward: int) -> None:
         super().__init__()
         self.heads = heads
         self.self_input = nn.Linear(width, 3 * width)
         self.self_output = nn.Linear(width, width)
         self.self_norm = nn.LayerNorm(width)
         self.cross_query = nn.Linear(width, width)
-        self.cross_memory = nn.Linear(width, 2 * width)
+        self.cross_memory = nn.Linear(words, 2 * width)
         self.cross_output = nn.Linear(width, width)
         self.cross_norm = nn.LayerNorm(width)
         self.feedforward = nn.Sequential(
@@ -650,21 +776,44 @@ class EntityClassifier(nn.Module):
     """Two-layer perceptron with a None class at index 0 (section 4.2).
 
     answer_pooling: it also sees the words at and between the boundaries that the pointers show.
+    words: width of the words. width: of the spans.
     """
 
-    def __init__(self, width: int, n_labels: int, answer_pooling: bool) -> None:
+    def __init__(self, words: int, width: int, n_labels: int, answer_pooling: bool) -> None:
         super().__init__()
-        self.answer_pooling = answer_pooling
-        self.input = nn.Linear((4 if answer_pooling else 1) * width, width)
+        self.words, self.width, self.answer_pooling = words, width, answer_pooling
+        self.input = nn.Linear(width + (3 * words if answer_pooling else 0), width)
         self.dropout = nn.Dropout(0.0)
         self.output = nn.Linear(width, n_labels + 1)
 
-    def forward(self, spans: Tensor, words: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def read(self, words: Tensor) -> Optional[Tensor]:
+        """Words as first, as last and as any word of an entity: `(B, N, 3, h)`."""
+        if not self.answer_pooling:
+            return None
+        parts = self.input.weight[:, self.width :].split(self.words, dim=1)
+        return torch.stack([words @ part.T for part in parts], dim=2)
+
+    def forward(self, spans: Tensor, read: Optional[Tensor], left: Tensor, right: Tensor) -> Tensor:
         """left, right: `(B, K, N)` boundary probabilities. Returns `(B, K, C + 1)` logits."""
-        if self.answer_pooling:
-            inside = weighted_mean(soft_inside(left, right), words)
-            spans = torch.cat([spans, left @ words, right @ words, inside], dim=-1)
-        return self.output(self.dropout(F.gelu(self.input(spans))))
+        if read is None:
+            return self._say(spans)
+        first, last, inside = read.unbind(2)
+        within = weighted_mean(soft_inside(left, right), inside)
+        return self._say(spans, left @ first, right @ last, within)
+
+    def at(self, spans: Tensor, read: Optional[Tensor], shown: Tensor) -> Tensor:
+        """As `forward`, with boundaries beyond doubt: `(B, K, 2)` long, both inclusive."""
+        if read is None:
+            return self._say(spans)
+        first, last, inside = read.unbind(2)
+        left, right = shown.unbind(-1)
+        return self._say(
+            spans, words_at(first, left), words_at(last, right), mean_inside(shown, inside)
+        )
+
+    def _say(self, spans: Tensor, *words: Tensor) -> Tensor:
+        hidden = F.linear(spans, self.input.weight[:, : self.width], self.input.bias)
+        return self.output(self.dropout(F.gelu(sum(words, hidden))))
 
     def grow(self, n_labels: int) -> None:
         """Rows for new labels; they start low, so that what was found before still is."""
@@ -749,6 +898,11 @@ def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
     return inside @ words / inside.sum(dim=-1, keepdim=True)
 
 
+def words_at(words: Tensor, place: Tensor) -> Tensor:
+    """`(B, N, h)` words at `(B, K)` places: `(B, K, h)`."""
+    return words.gather(1, place.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
+
+
 def _reaching(step: Denoised, threshold: float) -> Predictions:
     """The entities among the spans of a step."""
     keep = (step.label >= 0) & (step.score >= threshold)
@@ -775,6 +929,31 @@ def from_best_steps(found: List[Predictions]) -> Predictions:
     step_if_best = step * ~(joined.score < best[span])
     chosen = torch.zeros_like(step).scatter_reduce(0, span, step_if_best, "amax")
     return Predictions(*(column[step == chosen[span]] for column in joined))
+
+
+def from_all_steps(steps: List[Denoised], n_kinds: int, threshold: float) -> Predictions:
+    """Each span that pointers show, with the label that has the highest mean probability.
+
+    Means are over the noisy spans of one kind, in all steps: kinds may say different labels.
+    """
+    n_words = 1 + int(max(step.spans.max() for step in steps))
+    keys, said = [], []
+    for step in steps:
+        kinds = deal_kinds(step.real.shape[1], n_kinds).to(step.real.device)
+        segment, span = torch.nonzero(step.real & step.legal, as_tuple=True)
+        first, last = step.spans[segment, span].unbind(-1)
+        # One number for what is to be equal: numbers are sorted much faster than rows.
+        keys.append(((segment * n_words + first) * n_words + last) * n_kinds + kinds[span])
+        said.append(step.probability[segment, span])
+    key, group, times = torch.cat(keys).unique(return_inverse=True, return_counts=True)
+    total = said[0].new_zeros(len(key), said[0].shape[1]).index_add_(0, group, torch.cat(said))
+    score, label = (total / times.unsqueeze(-1)).max(dim=-1)
+    # NaN passes, for the component to report, see `_reaching`.
+    keep = (label > 0) & (score >= threshold) | score.isnan()
+    place = key[keep] // n_kinds
+    first, last = place // n_words % n_words, place % n_words
+    label = label[keep].clamp(min=1) - 1
+    return Predictions(place // n_words**2, first, last, label, score[keep])
 
 
 def distinct(found: Predictions) -> Predictions:

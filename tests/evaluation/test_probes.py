@@ -91,9 +91,10 @@ def test_refinement_ends_with_the_entities():
         assert ends == places(doc)
 
 
+@pytest.mark.parametrize("score", ["label", "sum"])
 @pytest.mark.parametrize("found_in", ["every_step", "last_step"])
-def test_denoising_ends_with_the_entities(found_in):
-    nlp, pipe = pipe_of("diffusion_ner", steps=3, found_in=found_in)
+def test_denoising_ends_with_the_entities(found_in, score):
+    nlp, pipe = pipe_of("diffusion_ner", steps=3, found_in=found_in, score=score)
     for doc in docs_of(nlp)[:4]:
         paths = probes.denoising_paths(pipe, doc)
         assert {path.stages.shape for path in paths} <= {(4, 2)}  # noise, 3 steps

@@ -17,7 +17,7 @@ from head_samples import (
 from spacy_nested_ner.heads.base import Gold, Predictions, mean_losses
 from spacy_nested_ner.heads.diffusion import (
     Diffusion,
-    Sentence,
+    EntityClassifier,
     SpanPooling,
     TimestepEmbedding,
     alpha_bars,
@@ -163,6 +163,117 @@ def test_the_network_hears_of_the_timestep_after_the_span_encoder() -> None:
     assert torch.equal(*encoded)
 
 
+def test_candidates_learn_the_label_of_their_words_or_none() -> None:
+    head, (words, mask) = make_head(n_labels=3, span_kinds=2).eval(), random_batch((6, 6))
+    gold = Gold.from_lists([[(0, 2, 0), (3, 3, 1), (3, 3, 2)], []])
+    asked = [[(0, 2), (3, 3), (3, 3), (0, 1), (5, 5)], [(0, 2), (3, 3), (0, 0), (1, 1), (2, 2)]]
+    expected = [[1, 2, 3, 0, 0], [0, 0, 0, 0, 0]]  # the second kind says the second label
+    kinds = torch.tensor([[0, 0, 1, 1, 0]] * 2)
+    real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    sentence = head.read(words, mask)
+    states = torch.randn(2, 5, head.kinds.shape[1])
+    total = head.candidate_loss(sentence, states, torch.tensor(asked), kinds, gold, real)
+    hot = F.one_hot(torch.tensor(asked), 6).float()
+    logits = head.classifier(states, sentence.classified, hot[:, :, 0], hot[:, :, 1])
+    log_p = logits.log_softmax(-1)
+    one_by_one = [
+        -log_p[i, k, label]
+        for i, row in enumerate(expected)
+        for k, label in enumerate(row)
+        if real[i, k]
+    ]
+    assert total.item() == pytest.approx(sum(one_by_one).item(), rel=1e-5)
+
+
+def test_candidates_lie_near_what_is_shown_and_in_the_sentence() -> None:
+    torch.manual_seed(0)
+    shown = torch.tensor([[0, 0], [4, 9], [2, 3]]).repeat(400, 1, 1)
+    lengths = torch.tensor([[10]] * 399 + [[4]])
+    shown[-1] = shown[-1].clamp(max=3)
+    near = make_head().candidates(shown, lengths)
+    assert (near[..., 0] <= near[..., 1]).all()
+    assert near.min() == 0 and (near <= (lengths - 1).unsqueeze(-1)).all()
+    moves = (near - shown)[:-1, 1]
+    assert set(moves[:, 0].tolist()) == {-2, -1, 0, 1, 2} and set(moves[:, 1].tolist()) == {
+        -2,
+        -1,
+        0,
+    }
+
+
+@pytest.mark.parametrize(
+    "settings", [{"candidate_weight": 0.0}, {"answer_pooling": False}], ids=["weight", "pooling"]
+)
+def test_no_candidates_where_they_have_no_weight_or_are_not_seen(settings) -> None:
+    words, mask = random_batch()
+    gold = Gold.from_lists([[(0, 1, 0)]] + [[]] * (len(words) - 1))
+    assert "candidate" in make_head().losses(words, mask, gold=gold)
+    assert "candidate" not in make_head(**settings).losses(words, mask, gold=gold)
+
+
+@pytest.mark.parametrize("answer_pooling", [False, True])
+def test_the_classifier_is_one_layer_over_span_and_words(answer_pooling) -> None:
+    torch.manual_seed(0)
+    classifier = EntityClassifier(6, 4, 2, answer_pooling)
+    spans, words = torch.randn(1, 2, 4), torch.randn(1, 5, 6)
+    shown = torch.tensor([[[1, 3], [2, 2]]])
+    seen = [spans]
+    if answer_pooling:
+        middle = torch.stack([words[0, 1:4].mean(0), words[0, 2]])
+        seen += [words[:, [1, 2]], words[:, [3, 2]], middle.unsqueeze(0)]
+    hidden = classifier.input(torch.cat(seen, dim=-1))
+    expected = classifier.output(F.gelu(hidden))
+    read = classifier.read(words)
+    torch.testing.assert_close(classifier.at(spans, read, shown), expected)
+    left, right = F.one_hot(shown, 5).float().unbind(2)
+    torch.testing.assert_close(classifier(spans, read, left, right), expected)
+
+
+def test_words_learn_whether_an_entity_begins_and_ends_with_them() -> None:
+    head, (_, mask) = make_head(word_weight=2.0), random_batch((3, 2))
+    gold = Gold.from_lists([[(0, 1, 0), (0, 2, 1)], []])
+    logits = torch.randn(2, 3, 2)
+    loss = head.word_loss(logits, gold, mask)
+    goals = [[[1, 0], [0, 1], [0, 1]], [[0, 0], [0, 0]]]  # first, last
+    expected = sum(
+        F.softplus(-logits[i, j, side] if goal else logits[i, j, side])
+        for i, words in enumerate(goals)
+        for j, sides in enumerate(words)
+        for side, goal in enumerate(sides)
+    )
+    torch.testing.assert_close(loss.total, expected)
+    assert loss.terms == 5 and loss.weight == 2.0
+    nothing = head.word_loss(logits, Gold.from_lists([[], []]), mask)
+    torch.testing.assert_close(
+        nothing.total, F.softplus(logits[0]).sum() + F.softplus(logits[1, :2]).sum()
+    )
+
+
+def test_the_scores_of_words_move_the_pointers_of_all_spans() -> None:
+    head, (words, mask) = make_head(word_weight=1.0).eval(), random_batch((6,))
+    with torch.no_grad():
+        before = head.trajectory(words, mask, {"steps": 1})[0].spans
+        sentence = head.read(words, mask)
+        assert sentence.boundaries.shape == (1, 6, 2)
+        # A word's score is a linear function of the word: one that is high at word 4 alone.
+        states = head.lstm(words, mask)[0]
+        wanted = torch.full((6, 1), -100.0)
+        wanted[4] = 100.0
+        head.word_boundaries.weight[:] = (torch.linalg.pinv(states) @ wanted).T
+        after = head.trajectory(words, mask, {"steps": 1})[0].spans
+    assert len(before.unique()) > 1 and after.unique().tolist() == [4]
+
+
+def test_words_may_be_wider_than_spans() -> None:
+    for pooling in ("mean", "boundaries", "both"):
+        head = make_head(word_width=24, span_pooling=pooling, word_weight=1.0)
+        words, mask = random_batch()
+        assert head.lstm(words, mask).shape[-1] == 24 and head.kinds.shape[-1] == 16
+        losses = head(words, mask, gold=Gold.from_lists([[(0, 1, 0)], [], []]))
+        assert set(losses) == {"boundary", "label", "candidate", "word"}
+        head.eval()(words, mask, options={})
+
+
 @pytest.mark.parametrize(("repetition", "copies"), [(0.0, 2), (0.5, 4), (1.0, 8)])
 def test_expansion(repetition, copies) -> None:
     head, gold = make_head(repetition=repetition), Gold.from_lists([[(0, 2, 0), (1, 1, 1)], []])
@@ -221,9 +332,9 @@ def test_each_step_of_training_starts_from_the_answer_before() -> None:
     denoise, match, reverse_step = head.denoise, head.match, head.reverse_step
 
     def spied_denoise(sentence, noisy, kinds, real, timestep, all_layers=False):
-        answers = denoise(sentence, noisy, kinds, real, timestep, all_layers)
+        answers, spans = denoise(sentence, noisy, kinds, real, timestep, all_layers)
         asked.append((noisy, timestep, head.pointed_at(answers[-1].left, answers[-1].right)))
-        return answers
+        return answers, spans
 
     def spied_step(state, clean, timestep, earlier):
         cleaned.append((clean, reverse_step(state, clean, timestep, earlier)))
@@ -324,12 +435,10 @@ def test_mean_pooling_by_hand() -> None:
 
 def test_boundary_pooling_is_a_linear_layer_over_both_words() -> None:
     torch.manual_seed(0)
-    pool, words = SpanPooling(4, "boundaries"), torch.randn(1, 3, 4)
-    mask = torch.ones(1, 3, dtype=torch.bool)
-    sentence = Sentence(words, mask, words, words, pool.edges(words), [])
+    pool, words = SpanPooling(4, 4, "boundaries"), torch.randn(1, 3, 4)
     weight = torch.cat(pool.edge.weight.chunk(2), dim=1)
     expected = F.linear(torch.cat([words[0, 0], words[0, 2]]), weight, sum(pool.edge.bias.chunk(2)))
-    pooled = pool(sentence, torch.tensor([[[0, 2]]]))
+    pooled = pool(pool.read(words), torch.tensor([[[0, 2]]]))
     torch.testing.assert_close(pooled[0, 0], expected)
 
 
@@ -341,7 +450,7 @@ def test_spans_see_each_other_the_words_and_the_time() -> None:
         sentence = head.read(changed.get("words", words), mask)
         spans = torch.tensor([[[0, 1], [2, 2], [1, last]]])
         kinds = torch.zeros(3, dtype=torch.long)
-        (answers,) = head.denoise(sentence, spans, kinds, real, torch.tensor([timestep]))
+        (answers,), _ = head.denoise(sentence, spans, kinds, real, torch.tensor([timestep]))
         return answers.labels[0, 0]
 
     before = labels()
@@ -375,7 +484,7 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     head, (words, mask) = make_head().eval(), random_batch(tuple(range(4, 24)))
     calls: List[int] = []
     head.classifier.register_forward_hook(lambda *_: calls.append(1))
-    dials = {"steps": 4, "n_spans": 40, "eta": 1.0}
+    dials = {"steps": 4, "n_spans": 40, "eta": 1.0, "score": "sum"}
     found = head(words, mask, options={**dials, "threshold": 0.1, "found_in": found_in})
     assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
     steps = head.trajectory(words, mask, dials)
@@ -393,6 +502,39 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     keys = zip(*(column.tolist() for column in found[:4]))
     assert dict(zip(keys, found.score.tolist())) == pytest.approx(best)
     assert len(best) > 10
+
+
+@pytest.mark.parametrize("found_in", ["every_step", "last_step"])
+@torch.no_grad()
+def test_scores_of_labels_are_means_over_spans_of_one_kind_that_meet(found_in) -> None:
+    head, (words, mask) = make_head(span_kinds=2).eval(), random_batch(tuple(range(4, 24)))
+    head.classifier.output.bias.data[0] = -1.0
+    dials = {"steps": 4, "n_spans": 40}
+    found = head(words, mask, options={**dials, "threshold": 0.35, "found_in": found_in})
+    steps = head.trajectory(words, mask, dials)
+    kinds = deal_kinds(steps[0].real.shape[1], 2)
+    said: Dict[Tuple[int, ...], List[torch.Tensor]] = {}
+    for step in steps if found_in == "every_step" else steps[-1:]:
+        for row, i in torch.nonzero(step.real & step.legal).tolist():
+            key = (row, *step.spans[row, i].tolist(), int(kinds[i]))
+            said.setdefault(key, []).append(step.probability[row, i])
+    best: Dict[Tuple[int, ...], float] = {}
+    for (*span, _), each in said.items():
+        score, label = torch.stack(each).mean(0).max(0)
+        if label > 0 and score >= 0.35:
+            entity = (*span, int(label) - 1)
+            best[entity] = max(best.get(entity, 0.0), float(score))
+    keys = zip(*(column.tolist() for column in found[:4]))
+    assert dict(zip(keys, found.score.tolist())) == pytest.approx(best)
+    assert len(best) > 10 and max(map(len, said.values())) > 1
+
+
+def test_a_diverged_model_is_not_taken_for_a_shy_one() -> None:
+    head, (words, mask) = make_head().eval(), random_batch()
+    head.classifier.output.bias.data[:] = float("nan")
+    for score in ("label", "sum"):
+        found = head(words, mask, options={"threshold": 0.9, "score": score})
+        assert len(found.score) and found.score.isnan().all()
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
@@ -482,11 +624,13 @@ def test_score_is_the_mean_of_the_three_probabilities() -> None:
     answers.left[0, 1], answers.right[0, 1] = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
     answers.labels[0, 1] = torch.tensor([0.0, 1.0])
     spans = head.pointed_at(answers.left, answers.right)
-    step = head._decode(0, REAL, NOISY, spans, answers)
+    step = head._decode(0, REAL, NOISY, spans, answers, by_label=False)
     # The second ends before it begins: it is None, whatever its label says.
     assert step.label.tolist() == [[0, -1, 0]] and spans.tolist() == [[[0, 0], [1, 1], [1, 1]]]
     sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
     torch.testing.assert_close(step.score[0, ::2], ((2 * sure + label) / 3).expand(2))
+    step = head._decode(0, REAL, NOISY, spans, answers, by_label=True)
+    torch.testing.assert_close(step.score[0, ::2], label.expand(2))
 
 
 def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
@@ -495,13 +639,13 @@ def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
         bias.data[2 + offset] = 1000.0
     spans, real = torch.tensor([[[0, 3], [2, 5]]]), torch.ones(1, 2, dtype=torch.bool)
     kinds = torch.zeros(2, dtype=torch.long)
-    (answers,) = head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([5]))
+    (answers,), _ = head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([5]))
     assert head.pointed_at(answers.left, answers.right).tolist() == [[[1, 2], [3, 4]]]
 
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
     head, (words, mask) = make_head().eval(), random_batch()
-    options = {"steps": 3, "n_spans": 20, "found_in": "last_step"}
+    options = {"steps": 3, "n_spans": 20, "found_in": "last_step", "score": "sum"}
     steps = head.trajectory(words, mask, options)
     assert [step.timestep for step in steps] == denoising_times(1000, 3)
     lengths = mask.sum(1, keepdim=True)
@@ -581,6 +725,8 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
         ({"pointer": "laser"}, "additive"),
         ({"timesteps": 0}, "timesteps must be at least 1"),
         ({"n_spans": 0}, "n_spans must be at least 1"),
+        ({"word_width": 0}, "word_width must be at least 1"),
+        ({"word_weight": -1.0}, "word_weight must be at least 0"),
         ({"rollout": -1}, "rollout must be at least 0"),
         ({"repetition": 1.5}, "repetition"),
         ({"assignment": "random"}, "nearest"),
@@ -605,3 +751,5 @@ def test_wrong_options_are_refused() -> None:
             head(words, mask, options={"eta": eta})
     with pytest.raises(ValueError, match="found_in is 'no_step'"):
         head(words, mask, options={"found_in": "no_step"})
+    with pytest.raises(ValueError, match=r"score is 'best'.*label"):
+        head(words, mask, options={"score": "best"})
