@@ -27,15 +27,23 @@ PAPER: Dict[str, Any] = {
     "match_distance": 0.0,
     "auxiliary": False,
     "candidate_weight": 0.0,
-    "component": {"found_in": "last_step"},
+    "component": {"found_in": "last_step", "score": "sum"},
 }
 VARIANTS: Variants = {
     "recommended": {},
-    "spans of the last step": {"component": {"found_in": "last_step"}},
+    "scored by label and boundaries": {"run_time": {"score": "sum"}},
+    "spans of the last step": {"run_time": {"found_in": "last_step"}},
+    "no candidates for None": {"candidate_weight": 0.0},
+    "no candidates, scored by label and boundaries": {
+        "candidate_weight": 0.0,
+        "run_time": {"score": "sum"},
+    },
+    "scores of words in the pointers": {"word_weight": 2.0},
+    "words of 256 under spans of 128": {"word_width": 256},
+    "both of them": {"word_weight": 2.0, "word_width": 256},
     "no rollout": {"rollout": 0},
     "one kind of spans": {"span_kinds": 1},
     "no distance bias": {"offset_reach": 0},
-    "no candidates for None": {"candidate_weight": 0.0},
     "no answer pooling, no candidates": {"answer_pooling": False},
     "losses after the last layer only": {"auxiliary": False},
     "independent boundaries": {"boundary": "sigmoid"},
@@ -59,7 +67,7 @@ VARIANTS: Variants = {
         "lstm_layers": 2,
         "state": "left_width",
         "repetition": 1.0,
-        "component": {"found_in": "last_step", "eta": 1.0},
+        "component": {"found_in": "last_step", "score": "sum", "eta": 1.0},
     },
 }
 
