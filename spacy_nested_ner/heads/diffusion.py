@@ -62,13 +62,12 @@ class Sentence:
 
 
 class Denoised(NamedTuple):
-    """One step of the reverse process, all `(B, K)`.
+    """One step of the reverse process.
 
-    timestep: before the step, T - 1 to 0. real: False for padding among the spans.
+    timestep: before the step, T - 1 to 0. real: `(B, K)` bool, False for padding among the spans.
     noisy: `(B, K, 2)` first and last word of the spans that went in. spans: the same of those that
-    came out. legal: False where the right pointer shows a word before the left one. probability:
-    `(B, K, C + 1)` of None and the labels. label: the likeliest, from 0, -1 for None and where not
-    legal. score: see `Diffusion.predict`.
+    came out. legal: `(B, K)` bool, see `Diffusion.pointed_at`. probability: `(B, K, C + 1)` of None
+    and the labels. score: `(B, K)`, see `Diffusion.entities`.
     """
 
     timestep: int
@@ -77,8 +76,12 @@ class Denoised(NamedTuple):
     spans: Tensor
     legal: Tensor
     probability: Tensor
-    label: Tensor
     score: Tensor
+
+    @property
+    def label(self) -> Tensor:
+        """`(B, K)` long: the likeliest label, from 0, -1 for None and where not legal."""
+        return (self.probability.argmax(dim=-1) - 1).masked_fill(~self.legal, -1)
 
 
 class Diffusion(MatchedHead):
@@ -368,13 +371,13 @@ class Diffusion(MatchedHead):
         )
 
     @staticmethod
-    def pointed_at(left: Tensor, right: Tensor) -> Tensor:
-        """Spans that the pointers show, `(B, K, 2)`: a last word before the first counts as it.
+    def pointed_at(left: Tensor, right: Tensor) -> Tuple[Tensor, Tensor]:
+        """Spans that the pointers show, `(B, K, 2)`, and whether they are legal, `(B, K)`.
 
-        left, right: `(B, K, N)` logits.
+        A last word before the first is not, and counts as the first. left, right: `(B, K, N)`.
         """
-        first = left.argmax(dim=-1)
-        return torch.stack([first, torch.maximum(first, right.argmax(dim=-1))], dim=-1)
+        first, last = left.argmax(dim=-1), right.argmax(dim=-1)
+        return torch.stack([first, torch.maximum(first, last)], dim=-1), first <= last
 
     # Training -----------------------------------------------------------------------------------
 
@@ -399,7 +402,7 @@ class Diffusion(MatchedHead):
             noisy.append(self.to_spans(state, lengths))
             said, states = self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
             answers += said
-            ahead = self.pointed_at(answers[-1].left, answers[-1].right)
+            ahead, _ = self.pointed_at(answers[-1].left, answers[-1].right)
             if self.candidate_weight:
                 spans = self.candidates(ahead, lengths) if step else noisy[-1]
                 candidates.append(self.candidate_loss(sentence, states, spans, kinds, gold, real))
@@ -544,8 +547,8 @@ class Diffusion(MatchedHead):
         """
         if self.none == "unmatched" or not gold.mask.any():
             return target
-        pointed = self.pointed_at(answers.left, answers.right).unsqueeze(2)
-        hit = (pointed == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+        pointed, _ = self.pointed_at(answers.left, answers.right)
+        hit = (pointed.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
         matched = F.one_hot(target.clamp(min=0), hit.shape[2]) * (target >= 0).unsqueeze(-1)
         entity = (2 * hit.long() + matched).argmax(dim=-1)
         return entity.masked_fill(~hit.any(dim=-1), -1)
@@ -630,47 +633,33 @@ class Diffusion(MatchedHead):
             noisy = self.to_spans(state, lengths)
             states = self.span_states(sentence, noisy, kinds, real, timestep)[-1]
             left, right = self._pointers(sentence, states, noisy)
-            spans = self.pointed_at(left, right)
+            spans, legal = self.pointed_at(left, right)
             is_last = i == len(times) - 1
             if is_last or every_step:
-                labels = (
-                    self.classifier.at(states, sentence.classified, spans)
-                    if by_label
-                    else self._labels(sentence, states, left, right)
-                )
-                answers = Answers(left, right, labels)
-                yield self._decode(now, real, noisy, spans, answers, by_label)
+                said = self._classified(sentence, states, left, right, spans, by_label)
+                yield Denoised(now, real, noisy, spans, legal, *said)
             if not is_last:
                 earlier = torch.full_like(timestep, times[i + 1])
                 noise = noise_table(seed, i + 1, size).to(words.device) if eta else None
                 clean = self.to_state(spans, lengths)
                 state = self.reverse_step(state, clean, timestep, earlier, eta, noise)
 
-    def _decode(
+    def _classified(
         self,
-        timestep: int,
-        real: Tensor,
-        noisy: Tensor,
+        sentence: Sentence,
+        states: Tensor,
+        left: Tensor,
+        right: Tensor,
         spans: Tensor,
-        answers: Answers,
         by_label: bool,
-    ) -> Denoised:
-        """Labels and scores; a right boundary before the left one makes a span None."""
-        left, first = self.probability(answers.left).max(dim=-1)
-        right, last = self.probability(answers.right).max(dim=-1)
-        probability = answers.labels.softmax(-1)
-        surest, label = probability.max(dim=-1)
-        legal = first <= last
-        return Denoised(
-            timestep,
-            real,
-            noisy,
-            spans,
-            legal,
-            probability,
-            label=torch.where(legal, label - 1, -torch.ones_like(label)),
-            score=surest if by_label else (surest + left + right) / 3,
-        )
+    ) -> Tuple[Tensor, Tensor]:
+        """Probabilities of None and the labels, `(B, K, C + 1)`, and scores, see `entities`."""
+        if by_label:
+            said = self.classifier.at(states, sentence.classified, spans).softmax(-1)
+            return said, said.amax(dim=-1)
+        said = self._labels(sentence, states, left, right).softmax(-1)
+        sides = self.probability(left).amax(dim=-1) + self.probability(right).amax(dim=-1)
+        return said, (said.amax(dim=-1) + sides) / 3
 
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
@@ -905,12 +894,13 @@ def words_at(words: Tensor, place: Tensor) -> Tensor:
 
 def _reaching(step: Denoised, threshold: float) -> Predictions:
     """The entities among the spans of a step."""
-    keep = (step.label >= 0) & (step.score >= threshold)
+    label = step.label
+    keep = (label >= 0) & (step.score >= threshold)
     # NaN passes, for the component to report: a diverged model must not look like a shy one.
     keep = (keep | step.score.isnan()) & step.real
     segment, span = torch.nonzero(keep, as_tuple=True)
     first, end = step.spans[segment, span].unbind(-1)
-    label = step.label[segment, span].clamp(min=0)
+    label = label[segment, span].clamp(min=0)
     return Predictions(segment, first, end, label, step.score[segment, span])
 
 

@@ -16,6 +16,7 @@ from head_samples import (
 
 from spacy_nested_ner.heads.base import Gold, Predictions, mean_losses
 from spacy_nested_ner.heads.diffusion import (
+    Denoised,
     Diffusion,
     EntityClassifier,
     SpanPooling,
@@ -333,7 +334,7 @@ def test_each_step_of_training_starts_from_the_answer_before() -> None:
 
     def spied_denoise(sentence, noisy, kinds, real, timestep, all_layers=False):
         answers, spans = denoise(sentence, noisy, kinds, real, timestep, all_layers)
-        asked.append((noisy, timestep, head.pointed_at(answers[-1].left, answers[-1].right)))
+        asked.append((noisy, timestep, head.pointed_at(answers[-1].left, answers[-1].right)[0]))
         return answers, spans
 
     def spied_step(state, clean, timestep, earlier):
@@ -619,18 +620,24 @@ def test_reverse_process_step_by_step(eta) -> None:
             state = head.reverse_step(state, clean, now, then, eta, noise)
 
 
-def test_score_is_the_mean_of_the_three_probabilities() -> None:
+def test_score_is_the_mean_of_the_three_probabilities_or_that_of_the_label(monkeypatch) -> None:
     head, answers = make_head(1, boundary="sigmoid"), answers_by_hand()
     answers.left[0, 1], answers.right[0, 1] = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
     answers.labels[0, 1] = torch.tensor([0.0, 1.0])
-    spans = head.pointed_at(answers.left, answers.right)
-    step = head._decode(0, REAL, NOISY, spans, answers, by_label=False)
+    spans, legal = head.pointed_at(answers.left, answers.right)
     # The second ends before it begins: it is None, whatever its label says.
-    assert step.label.tolist() == [[0, -1, 0]] and spans.tolist() == [[[0, 0], [1, 1], [1, 1]]]
+    assert legal.tolist() == [[True, False, True]]
+    assert spans.tolist() == [[[0, 0], [1, 1], [1, 1]]]
+    sentence, states = head.read(*random_batch((2,))), torch.zeros(1, 3, 16)
+    monkeypatch.setattr(head, "_labels", lambda *_: answers.labels)
+    monkeypatch.setattr(head.classifier, "at", lambda *_: answers.labels)
+    boundaries = (answers.left, answers.right)
     sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
-    torch.testing.assert_close(step.score[0, ::2], ((2 * sure + label) / 3).expand(2))
-    step = head._decode(0, REAL, NOISY, spans, answers, by_label=True)
-    torch.testing.assert_close(step.score[0, ::2], label.expand(2))
+    for by_label, expected in ((False, (2 * sure + label) / 3), (True, label)):
+        said, score = head._classified(sentence, states, *boundaries, spans, by_label)
+        step = Denoised(0, REAL, NOISY, spans, legal, said, score)
+        assert step.label.tolist() == [[0, -1, 0]]
+        torch.testing.assert_close(step.score[0, ::2], expected.expand(2))
 
 
 def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
@@ -640,7 +647,7 @@ def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
     spans, real = torch.tensor([[[0, 3], [2, 5]]]), torch.ones(1, 2, dtype=torch.bool)
     kinds = torch.zeros(2, dtype=torch.long)
     (answers,), _ = head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([5]))
-    assert head.pointed_at(answers.left, answers.right).tolist() == [[[1, 2], [3, 4]]]
+    assert head.pointed_at(answers.left, answers.right)[0].tolist() == [[[1, 2], [3, 4]]]
 
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
