@@ -26,17 +26,15 @@ PAPER: Dict[str, Any] = {
     "rollout": 0,
     "match_distance": 0.0,
     "auxiliary": False,
-    "candidate_weight": 0.0,
-    "component": {"found_in": "last_step", "score": "sum"},
+    "component": {"found_in": "last_step"},
 }
 VARIANTS: Variants = {
     "recommended": {},
-    "scored by label and boundaries": {"run_time": {"score": "sum"}},
     "spans of the last step": {"run_time": {"found_in": "last_step"}},
-    "no candidates for None": {"candidate_weight": 0.0},
-    "no candidates, scored by label and boundaries": {
-        "candidate_weight": 0.0,
-        "run_time": {"score": "sum"},
+    "candidates for None": {"candidate_weight": 1.0},
+    "candidates for None, scored by the label": {
+        "candidate_weight": 1.0,
+        "run_time": {"score": "label"},
     },
     "scores of words in the pointers": {"word_weight": 2.0},
     "words of 256 under spans of 128": {"word_width": 256},
@@ -44,7 +42,7 @@ VARIANTS: Variants = {
     "no rollout": {"rollout": 0},
     "one kind of spans": {"span_kinds": 1},
     "no distance bias": {"offset_reach": 0},
-    "no answer pooling, no candidates": {"answer_pooling": False},
+    "no answer pooling": {"answer_pooling": False},
     "losses after the last layer only": {"auxiliary": False},
     "independent boundaries": {"boundary": "sigmoid"},
     "additive pointer": {"pointer": "additive"},
@@ -67,7 +65,7 @@ VARIANTS: Variants = {
         "lstm_layers": 2,
         "state": "left_width",
         "repetition": 1.0,
-        "component": {"found_in": "last_step", "score": "sum", "eta": 1.0},
+        "component": {"found_in": "last_step", "eta": 1.0},
     },
 }
 

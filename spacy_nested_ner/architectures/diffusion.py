@@ -50,7 +50,7 @@ def build_diffusion(
     label_weight: float = 1.0,
     none_weight: Optional[float] = 1.0,
     auxiliary: bool = True,
-    candidate_weight: float = 1.0,
+    candidate_weight: float = 0.0,
     word_weight: float = 0.0,
     dropout: Optional[float] = None,
     batch_words: int = 512,

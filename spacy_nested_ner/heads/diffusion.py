@@ -30,7 +30,7 @@ SPAN_POOLINGS = ("mean", "boundaries", "both")
 ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
 NONE_TARGETS = ("missed", "unmatched")
 FOUND_IN = ("every_step", "last_step")
-SCORES = ("label", "sum")
+SCORES = ("sum", "label")
 # Words by which each boundary of a candidate may differ from what the pointers show.
 CANDIDATE_SHIFT = 2
 
@@ -126,7 +126,8 @@ class Diffusion(MatchedHead):
     auxiliary: losses after every layer of the span encoder, else after the last only.
     candidate_weight: of a loss of the classifier on spans that no pointer shows, see `candidates`;
         without `answer_pooling` it cannot see them, and there is none. The other losses teach None
-        by the mistakes of the pointers, and those end when the training set is known by heart.
+        by the mistakes of the pointers, and those end when the training set is known by heart. It
+        serves a pretrained encoder, together with the score "label"; 0: no candidates.
     word_weight: of a loss that teaches each word whether it is the first and whether it is the last
         of an entity; the pointers of all spans have these scores added. 0: no such scores.
     dropout: None follows `training.dropout`.
@@ -167,7 +168,7 @@ class Diffusion(MatchedHead):
         label_weight: float = 1.0,
         none_weight: Optional[float] = 1.0,
         auxiliary: bool = True,
-        candidate_weight: float = 1.0,
+        candidate_weight: float = 0.0,
         word_weight: float = 0.0,
         dropout: Optional[float] = None,
     ) -> None:

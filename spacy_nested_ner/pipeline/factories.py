@@ -214,7 +214,7 @@ def make_proposer_regressor_ner(
         "n_spans": 60,
         "spans_per_word": 2.0,
         "eta": 0.0,
-        "score": "label",
+        "score": "sum",
         "found_in": "every_step",
         "seed": 0,
     },
@@ -243,9 +243,9 @@ def make_diffusion_ner(
     """`diffusion_ner`: boundary-denoising diffusion.
 
     threshold: smallest score of a span.
-    score: "label" is the probability of its label, the mean over all noisy spans that became it;
-        "sum" the mean of the probabilities of its label and of its two boundaries (a third of the
-        paper's sum), the highest of them.
+    score: "sum" is the mean of the probabilities of its label and of its two boundaries (a third of
+        the paper's sum), the highest of them; "label", for a model with a `candidate_weight`, the
+        probability of its label, the mean over all noisy spans that became it.
     steps: denoising steps. n_spans, spans_per_word: noisy spans of a sentence, the larger of the
         two numbers. None of the three depends on what was trained with.
     eta: 0 for deterministic steps (the paper), up to 1 for noise in each step (the authors' code).

@@ -203,12 +203,12 @@ def test_candidates_lie_near_what_is_shown_and_in_the_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"candidate_weight": 0.0}, {"answer_pooling": False}], ids=["weight", "pooling"]
+    "settings", [{}, {"candidate_weight": 1.0, "answer_pooling": False}], ids=["weight", "pooling"]
 )
 def test_no_candidates_where_they_have_no_weight_or_are_not_seen(settings) -> None:
     words, mask = random_batch()
     gold = Gold.from_lists([[(0, 1, 0)]] + [[]] * (len(words) - 1))
-    assert "candidate" in make_head().losses(words, mask, gold=gold)
+    assert "candidate" in make_head(candidate_weight=1.0).losses(words, mask, gold=gold)
     assert "candidate" not in make_head(**settings).losses(words, mask, gold=gold)
 
 
@@ -267,7 +267,7 @@ def test_the_scores_of_words_move_the_pointers_of_all_spans() -> None:
 
 def test_words_may_be_wider_than_spans() -> None:
     for pooling in ("mean", "boundaries", "both"):
-        head = make_head(word_width=24, span_pooling=pooling, word_weight=1.0)
+        head = make_head(word_width=24, span_pooling=pooling, word_weight=1.0, candidate_weight=1.0)
         words, mask = random_batch()
         assert head.lstm(words, mask).shape[-1] == 24 and head.kinds.shape[-1] == 16
         losses = head(words, mask, gold=Gold.from_lists([[(0, 1, 0)], [], []]))
@@ -485,7 +485,7 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     head, (words, mask) = make_head().eval(), random_batch(tuple(range(4, 24)))
     calls: List[int] = []
     head.classifier.register_forward_hook(lambda *_: calls.append(1))
-    dials = {"steps": 4, "n_spans": 40, "eta": 1.0, "score": "sum"}
+    dials = {"steps": 4, "n_spans": 40, "eta": 1.0}
     found = head(words, mask, options={**dials, "threshold": 0.1, "found_in": found_in})
     assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
     steps = head.trajectory(words, mask, dials)
@@ -510,7 +510,7 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
 def test_scores_of_labels_are_means_over_spans_of_one_kind_that_meet(found_in) -> None:
     head, (words, mask) = make_head(span_kinds=2).eval(), random_batch(tuple(range(4, 24)))
     head.classifier.output.bias.data[0] = -1.0
-    dials = {"steps": 4, "n_spans": 40}
+    dials = {"steps": 4, "n_spans": 40, "score": "label"}
     found = head(words, mask, options={**dials, "threshold": 0.35, "found_in": found_in})
     steps = head.trajectory(words, mask, dials)
     kinds = deal_kinds(steps[0].real.shape[1], 2)
@@ -652,7 +652,7 @@ def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
     head, (words, mask) = make_head().eval(), random_batch()
-    options = {"steps": 3, "n_spans": 20, "found_in": "last_step", "score": "sum"}
+    options = {"steps": 3, "n_spans": 20, "found_in": "last_step"}
     steps = head.trajectory(words, mask, options)
     assert [step.timestep for step in steps] == denoising_times(1000, 3)
     lengths = mask.sum(1, keepdim=True)
@@ -734,6 +734,7 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
         ({"n_spans": 0}, "n_spans must be at least 1"),
         ({"word_width": 0}, "word_width must be at least 1"),
         ({"word_weight": -1.0}, "word_weight must be at least 0"),
+        ({"candidate_weight": -1.0}, "candidate_weight must be at least 0"),
         ({"rollout": -1}, "rollout must be at least 0"),
         ({"repetition": 1.5}, "repetition"),
         ({"assignment": "random"}, "nearest"),

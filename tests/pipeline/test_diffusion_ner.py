@@ -14,7 +14,6 @@ OPTIONS = {
     "n_spans": 25,
     "spans_per_word": 0.0,
     "found_in": "last_step",
-    "score": "sum",
 }
 TEXTS = [SENTENCES[0][0], "p53", SENTENCES[7][0]]
 
