@@ -117,6 +117,10 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn, last block only": (PIQN, {**PIQN_SMALL, "auxiliary": False}),
     "piqn, sigmoid": (PIQN, {**PIQN_SMALL, "boundary": "sigmoid"}),
     "diffusion": (Diffusion, DIFFUSION_SMALL),
+    "diffusion, candidates and scores of words": (
+        Diffusion,
+        {**DIFFUSION_SMALL, "candidate_weight": 1.0, "word_weight": 2.0, "word_width": 24},
+    ),
     "diffusion, paper": (Diffusion, DIFFUSION_PAPER),
     "diffusion, authors": (Diffusion, DIFFUSION_AUTHORS),
     # Widths are drawn from the whole sentence: it takes more of them to come near a short entity.

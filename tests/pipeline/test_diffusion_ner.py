@@ -6,7 +6,7 @@ from spacy.util import load_model_from_path
 from spacy_nested_ner.architectures.diffusion import trajectories
 from spacy_nested_ner.architectures.types import HeadInput
 from spacy_nested_ner.pipeline.segments import cut_segments
-from tests.conftest import SENTENCES, make_pipeline, spans_of
+from tests.conftest import SENTENCES, make_pipeline, scores_of, spans_of
 
 OPTIONS = {
     "threshold": 0.0,
@@ -87,3 +87,16 @@ def test_steps_out_of_range_are_refused(nlp) -> None:
     with pytest.raises(ValueError, match="steps must be 1 to 1000"):
         nlp.get_pipe("ner").predict([nlp.make_doc("a b")])
     cfg["steps"] = 2
+
+
+def test_scores_of_labels_do_not_depend_on_the_batch() -> None:
+    model = {"candidate_weight": 1.0, "word_weight": 1.0, "word_width": 48}
+    nlp = make_pipeline("diffusion_ner", threshold=0.0, score="label", model=model)
+
+    def scored(docs):
+        return [dict(zip(spans_of(doc), scores_of(doc))) for doc in docs]
+
+    together = scored(nlp.pipe(TEXTS, batch_size=8))
+    alone = scored(map(nlp, TEXTS))
+    assert together == [pytest.approx(each, abs=1e-5) for each in alone]
+    assert sum(map(len, together)) > 10
