@@ -99,4 +99,4 @@ def test_scores_of_labels_do_not_depend_on_the_batch() -> None:
     together = scored(nlp.pipe(TEXTS, batch_size=8))
     alone = scored(map(nlp, TEXTS))
     assert together == [pytest.approx(each, abs=1e-5) for each in alone]
-    assert sum(map(len, together)) > 10
+    assert all(together)
