@@ -188,8 +188,9 @@ def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
 
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The noisy spans of the first segment of a doc that become entities, from noise to the last
-    step (DiffusionNER, figure 1 and algorithm 2). Of those that meet, the one that is surest of the
-    label; its path stays where it was in the step that it is so sure in.
+    step (DiffusionNER, figure 1 and algorithm 2). Of those that meet and say the label, the one
+    whose score is nearest to the entity's, which with `score = "sum"` is the one that it is taken
+    from; its path stays where it was in the step of that score.
     """
     segment = _first_segment(pipe, doc)
     (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.cfg))
@@ -198,12 +199,15 @@ def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     counted = steps[first:]
     spans = torch.stack([step.spans[0] for step in counted])
     seen = torch.stack([(step.legal & step.real)[0] for step in counted])
-    probability = torch.stack([step.probability[0] for step in counted])
+    says = torch.stack([step.label[0] for step in counted])
+    sure = torch.stack([step.score[0] for step in counted])
     paths = []
     for _, start, end, label, score in zip(*head_of(pipe).entities(counted, pipe.cfg)):
         shows = (spans == torch.stack([start, end])).all(-1) & seen
-        surest = probability[..., label + 1].masked_fill(~shows, -1.0).argmax()
-        number, span = divmod(int(surest), spans.shape[1])
+        # The winner of a mean may be nobody's own: then any span there will do.
+        own = shows & (says == label)
+        apart = (sure - score).abs() + (~own).float() + 2.0 * (~shows).float()
+        number, span = divmod(int(apart.argmin()), spans.shape[1])
         until = first + number + 1
         way = stages[:, span].clone()
         way[until:] = way[until]

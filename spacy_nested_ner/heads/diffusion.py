@@ -122,12 +122,15 @@ class Diffusion(MatchedHead):
         another kind's turn, see `costs`. From 3 on no probability outweighs a word, and which
         entity a span becomes does not change while the head learns.
     boundary_weight, label_weight: of the losses.
-    none_weight: class weight of None; None balances the two sides (the authors' code).
+    none_weight: class weight of None; None balances the two sides (the authors' code). Candidates
+        have none.
     auxiliary: losses after every layer of the span encoder, else after the last only.
-    candidate_weight: of a loss of the classifier on spans that no pointer shows, see `candidates`;
-        without `answer_pooling` it cannot see them, and there is none. The other losses teach None
+    candidate_weight: of a loss of the classifier on spans beside those that the pointers show: the
+        noisy ones, and in the steps of the `rollout` those of `candidates`. Without
+        `answer_pooling` it cannot see them, and there is no such loss. The other losses teach None
         by the mistakes of the pointers, and those end when the training set is known by heart. It
-        serves a pretrained encoder, together with the score "label"; 0: no candidates.
+        serves a pretrained encoder, together with the score "label"; 0: no candidates. Of more
+        labels on the same words than `span_kinds` only so many are learned from candidates.
     word_weight: of a loss that teaches each word whether it is the first and whether it is the last
         of an entity; the pointers of all spans have these scores added. 0: no such scores.
     dropout: None follows `training.dropout`.
@@ -578,8 +581,8 @@ class Diffusion(MatchedHead):
         options: `score` "sum" is the mean of the probabilities of the label and of the two
         boundaries, a third of the paper's sum; of equal spans the highest counts, in the step that
         has it. "label" is what the classifier says of the words that the pointers show, without a
-        look at how sure they are of them; of equal spans, in all steps, the mean counts.
-        `threshold` on either.
+        look at how sure they are of them: the mean over the spans of one kind that show them, in
+        the steps given, and the highest of the kinds. `threshold` on either.
         """
         threshold = options.get("threshold", 0.0)
         if self._option(options, "score", SCORES) == "sum":
@@ -925,13 +928,16 @@ def from_best_steps(found: List[Predictions]) -> Predictions:
 def from_all_steps(steps: List[Denoised], n_kinds: int, threshold: float) -> Predictions:
     """Each span that pointers show, with the label that has the highest mean probability.
 
-    Means are over the noisy spans of one kind, in all steps: kinds may say different labels.
+    Means are over the noisy spans of one kind, in all steps: kinds may say different labels, so
+    that the same words have at most as many labels as there are kinds.
     """
     n_words = 1 + int(max(step.spans.max() for step in steps))
     keys, said = [], []
     for step in steps:
         kinds = deal_kinds(step.real.shape[1], n_kinds).to(step.real.device)
-        segment, span = torch.nonzero(step.real & step.legal, as_tuple=True)
+        # NaN counts, for the component to report, see `_reaching`.
+        seen = step.real & (step.legal | step.score.isnan())
+        segment, span = torch.nonzero(seen, as_tuple=True)
         first, last = step.spans[segment, span].unbind(-1)
         # One number for what is to be equal: numbers are sorted much faster than rows.
         keys.append(((segment * n_words + first) * n_words + last) * n_kinds + kinds[span])
@@ -939,7 +945,6 @@ def from_all_steps(steps: List[Denoised], n_kinds: int, threshold: float) -> Pre
     key, group, times = torch.cat(keys).unique(return_inverse=True, return_counts=True)
     total = said[0].new_zeros(len(key), said[0].shape[1]).index_add_(0, group, torch.cat(said))
     score, label = (total / times.unsqueeze(-1)).max(dim=-1)
-    # NaN passes, for the component to report, see `_reaching`.
     keep = (label > 0) & (score >= threshold) | score.isnan()
     place = key[keep] // n_kinds
     first, last = place // n_words % n_words, place % n_words

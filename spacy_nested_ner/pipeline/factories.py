@@ -245,7 +245,7 @@ def make_diffusion_ner(
     threshold: smallest score of a span.
     score: "sum" is the mean of the probabilities of its label and of its two boundaries (a third of
         the paper's sum), the highest of them; "label", for a model with a `candidate_weight`, the
-        probability of its label, the mean over all noisy spans that became it.
+        probability of its label, the mean over the noisy spans of one kind that show its words.
     steps: denoising steps. n_spans, spans_per_word: noisy spans of a sentence, the larger of the
         two numbers. None of the three depends on what was trained with.
     eta: 0 for deterministic steps (the paper), up to 1 for noise in each step (the authors' code).

@@ -5,8 +5,11 @@ import pytest
 import torch
 from spacy.tokens import Doc
 
+from spacy_nested_ner.architectures.diffusion import trajectories
+from spacy_nested_ner.architectures.types import HeadInput
 from spacy_nested_ner.evaluation import probes
 from spacy_nested_ner.evaluation.probes import QueryUse, nested_pipes
+from spacy_nested_ner.pipeline.segments import cut_segments
 from tests.conftest import make_examples, make_pipeline
 
 # Nothing is trained here: with a threshold of 0 every query, seed and proposal says something.
@@ -101,7 +104,26 @@ def test_denoising_ends_with_the_entities(found_in, score):
         ends = {(int(p.stages[-1, 0]), int(p.stages[-1, 1]) + 1, p.label) for p in paths}
         assert ends == places(doc)
         assert len(ends) == len(paths)  # spans that met are one path
+        if score == "sum":
+            assert_taken_from(paths, pipe, doc)
         assert probes.followed_words(pipe, doc) == [token.text for token in doc]
+
+
+def assert_taken_from(paths, pipe, doc):
+    """Each path leads to a span with the label and the score of the entity, and stays there."""
+    rows = cut_segments([doc], pipe.cfg["window"], pipe.cfg["stride"]).rows[:1]
+    (steps,) = trajectories(pipe.model, HeadInput([doc], rows, options=pipe.cfg))
+    stages = [steps[0].noisy[0].tolist(), *(step.spans[0].tolist() for step in steps)]
+    for path in paths:
+        possible = []
+        for number, step in enumerate(steps):
+            if pipe.cfg["found_in"] == "last_step" and step is not steps[-1]:
+                continue
+            for k, (label, score) in enumerate(zip(step.label[0].tolist(), step.score[0].tolist())):
+                if label >= 0 and pipe.labels[label] == path.label and score == path.score:
+                    way = [stage[k] for stage in stages[: number + 2]]
+                    possible.append(way + way[-1:] * (len(stages) - len(way)))
+        assert path.stages.tolist() in possible
 
 
 def test_trade_off_of_steps_and_spans():

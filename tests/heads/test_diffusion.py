@@ -538,6 +538,15 @@ def test_a_diverged_model_is_not_taken_for_a_shy_one() -> None:
         assert len(found.score) and found.score.isnan().all()
 
 
+def test_nan_of_spans_that_are_not_legal_is_seen() -> None:
+    spans, nan = torch.tensor([[[1, 1]]]), torch.full((1, 1, 3), float("nan"))
+    one = torch.ones(1, 1, dtype=torch.bool)
+    step = Denoised(0, one, spans, spans, ~one, nan, nan[..., 0])
+    for score in ("label", "sum"):
+        found = make_head(2).entities([step], {"score": score, "threshold": 0.5})
+        assert found.score.isnan().tolist() == [True]
+
+
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_inference_depends_on_the_seed_alone(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch()

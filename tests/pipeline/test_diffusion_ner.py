@@ -90,13 +90,14 @@ def test_steps_out_of_range_are_refused(nlp) -> None:
 
 
 def test_scores_of_labels_do_not_depend_on_the_batch() -> None:
-    model = {"candidate_weight": 1.0, "word_weight": 1.0, "word_width": 48}
+    model = {"candidate_weight": 1.0, "word_weight": 1.0, "word_width": 64}
     nlp = make_pipeline("diffusion_ner", threshold=0.0, score="label", model=model)
 
     def scored(docs):
         return [dict(zip(spans_of(doc), scores_of(doc))) for doc in docs]
 
-    together = scored(nlp.pipe(TEXTS, batch_size=8))
-    alone = scored(map(nlp, TEXTS))
+    texts = [text for text, _ in SENTENCES]
+    together = scored(nlp.pipe(texts, batch_size=8))
+    alone = scored(map(nlp, texts))
     assert together == [pytest.approx(each, abs=1e-5) for each in alone]
-    assert all(together)
+    assert sum(map(len, together)) >= 5
