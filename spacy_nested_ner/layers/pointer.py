@@ -13,13 +13,13 @@ class AdditivePointer(nn.Module):
     """`w . ReLU(W_q q + W_w x) + b` for every query and word (PIQN eq. 4-5).
 
     Builds a `(batch, queries, words, width)` tensor, which dominates the cost of a head.
-    width: of the queries. words: of the words.
+    width: of the queries. words: of the words; None is the same.
     """
 
-    def __init__(self, width: int, words: int) -> None:
+    def __init__(self, width: int, words: Optional[int] = None) -> None:
         super().__init__()
         self.query = nn.Linear(width, width)
-        self.word = nn.Linear(words, width, bias=False)
+        self.word = nn.Linear(words or width, width, bias=False)
         self.score = nn.Linear(width, 1)
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
@@ -36,13 +36,13 @@ class BilinearPointer(nn.Module):
     """Scaled product of a projected query and a projected word: one matrix product per side.
 
     No paper of the five has it; it answers the same question as eq. 4 of PIQN without the
-    four-dimensional tensor. width: of the queries. words: of the words.
+    four-dimensional tensor. width: of the queries. words: of the words; None is the same.
     """
 
-    def __init__(self, width: int, words: int) -> None:
+    def __init__(self, width: int, words: Optional[int] = None) -> None:
         super().__init__()
         self.query = nn.Linear(width, width)
-        self.word = nn.Linear(words, width)
+        self.word = nn.Linear(words or width, width)
         self.bias = nn.Parameter(torch.zeros(1))
         self.scale = width**-0.5
 
@@ -75,7 +75,7 @@ class OffsetBias(nn.Module):
 
 
 Pointer = Union[AdditivePointer, BilinearPointer]
-POINTERS: Dict[str, Callable[[int, int], Pointer]] = {
+POINTERS: Dict[str, Callable[[int, Optional[int]], Pointer]] = {
     "additive": AdditivePointer,
     "bilinear": BilinearPointer,
 }
@@ -88,7 +88,7 @@ def make_pointer(kind: str, width: int, words: Optional[int] = None) -> Pointer:
     """
     if kind not in POINTERS:
         raise ValueError(f"Unknown pointer {kind!r}: choose one of {', '.join(sorted(POINTERS))}.")
-    return POINTERS[kind](width, words or width)
+    return POINTERS[kind](width, words)
 
 
 def mask_words(logits: Tensor, mask: Optional[Tensor]) -> Tensor:
