@@ -170,6 +170,14 @@ def check_least(system: str, least: float, **settings: float) -> None:
             raise ValueError(f"{system}: {name} must be at least {least}, got {number}.")
 
 
+def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:
+    """`(P, N)` zeros with a one at each word that `(P, entities)` long names where its mask is."""
+    rows, entities = torch.nonzero(mask, as_tuple=True)
+    target = torch.zeros_like(like)
+    target[rows, words[rows, entities]] = 1.0
+    return target
+
+
 def pick_gold(values: Tensor, target: Tensor) -> Tensor:
     """`(B, G)` values of the gold entities at `(B, K)` targets, anything where a target is -1."""
     if not values.shape[1]:

@@ -16,11 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Loss, Predictions, check_choice, check_least
+from spacy_nested_ner.heads.base import (
+    Gold,
+    Loss,
+    Predictions,
+    check_choice,
+    check_least,
+    marked,
+)
 from spacy_nested_ner.heads.matched import Answers, MatchedHead
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
-from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
+from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
 
@@ -52,7 +59,7 @@ class Sentence:
     right: Tensor
     boundaries: Optional[Tensor]
     pooled: Dict[str, Tensor]
-    classified: Optional[Tensor]
+    classified: List[Tensor]
     memory: List[Tuple[Tensor, Tensor]]
 
     @property
@@ -406,11 +413,13 @@ class Diffusion(MatchedHead):
             noisy.append(self.to_spans(state, lengths))
             said, states = self.denoise(sentence, noisy[-1], kinds, real, timestep, self.auxiliary)
             answers += said
-            ahead, _ = self.pointed_at(answers[-1].left, answers[-1].right)
+            goes_on = step < self.rollout
+            if goes_on or self.candidate_weight:
+                ahead, _ = self.pointed_at(answers[-1].left, answers[-1].right)
             if self.candidate_weight:
                 spans = self.candidates(ahead, lengths) if step else noisy[-1]
                 candidates.append(self.candidate_loss(sentence, states, spans, kinds, gold, real))
-            if step < self.rollout:
+            if goes_on:
                 predicted = self.to_state(ahead, lengths)
                 earlier = (timestep * torch.rand(len(words), device=words.device)).long()
                 state = self.reverse_step(state, predicted, timestep, earlier)
@@ -429,10 +438,8 @@ class Diffusion(MatchedHead):
 
         logits: `(B, N, 2)`. mask: `(B, N)` bool.
         """
-        goal = torch.zeros_like(logits)
-        goal.scatter_reduce_(
-            1, gold.spans, gold.mask.unsqueeze(-1).expand(-1, -1, 2).to(goal), "amax"
-        )
+        sides = zip(gold.spans.unbind(-1), logits.unbind(-1))
+        goal = torch.stack([marked(words, gold.mask, side) for words, side in sides], dim=-1)
         terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none")
         return Loss((terms * mask.unsqueeze(-1)).sum(), mask.sum(), self.word_weight)
 
@@ -460,9 +467,7 @@ class Diffusion(MatchedHead):
         `(B, K)` long. Of the labels of the same words the one whose turn it is, see `costs`.
         """
         logits = self.classifier.at(states, sentence.classified, candidates)
-        n_twins, turn = twins(gold)
-        hit = (candidates.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
-        hit &= kinds.unsqueeze(2) % n_twins.unsqueeze(1) == turn.unsqueeze(1)
+        hit = same_words(candidates, gold) & on_turn(kinds, gold)
         label = (hit * (gold.labels + 1).unsqueeze(1)).sum(-1)
         return F.cross_entropy(logits[real], label[real], reduction="sum")
 
@@ -537,9 +542,7 @@ class Diffusion(MatchedHead):
         cost = self.matching_cost(answers, gold)
         if self.match_distance:
             distance = (noisy.unsqueeze(2) - gold.spans.unsqueeze(1)).abs().sum(-1)
-            n_twins, turn = twins(gold)
-            others_turn = kinds.unsqueeze(2) % n_twins.unsqueeze(1) != turn.unsqueeze(1)
-            cost += self.match_distance * (distance + others_turn)
+            cost += self.match_distance * (distance + ~on_turn(kinds, gold))
         return cost
 
     @torch.no_grad()
@@ -552,7 +555,7 @@ class Diffusion(MatchedHead):
         if self.none == "unmatched" or not gold.mask.any():
             return target
         pointed, _ = self.pointed_at(answers.left, answers.right)
-        hit = (pointed.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+        hit = same_words(pointed, gold)
         matched = F.one_hot(target.clamp(min=0), hit.shape[2]) * (target >= 0).unsqueeze(-1)
         entity = (2 * hit.long() + matched).argmax(dim=-1)
         return entity.masked_fill(~hit.any(dim=-1), -1)
@@ -774,31 +777,30 @@ class EntityClassifier(nn.Module):
 
     def __init__(self, words: int, width: int, n_labels: int, answer_pooling: bool) -> None:
         super().__init__()
-        self.words, self.width, self.answer_pooling = words, width, answer_pooling
+        self.width, self.answer_pooling = width, answer_pooling
         self.input = nn.Linear(width + (3 * words if answer_pooling else 0), width)
         self.dropout = nn.Dropout(0.0)
         self.output = nn.Linear(width, n_labels + 1)
 
-    def read(self, words: Tensor) -> Optional[Tensor]:
-        """Words as first, as last and as any word of an entity: `(B, N, 3, h)`."""
+    def read(self, words: Tensor) -> List[Tensor]:
+        """Words as first, as last and as any word of an entity, `(B, N, h)` each; or nothing."""
         if not self.answer_pooling:
-            return None
-        parts = self.input.weight[:, self.width :].split(self.words, dim=1)
-        return torch.stack([words @ part.T for part in parts], dim=2)
+            return []
+        return [words @ part.T for part in self.input.weight[:, self.width :].chunk(3, dim=1)]
 
-    def forward(self, spans: Tensor, read: Optional[Tensor], left: Tensor, right: Tensor) -> Tensor:
+    def forward(self, spans: Tensor, read: List[Tensor], left: Tensor, right: Tensor) -> Tensor:
         """left, right: `(B, K, N)` boundary probabilities. Returns `(B, K, C + 1)` logits."""
-        if read is None:
+        if not read:
             return self._say(spans)
-        first, last, inside = read.unbind(2)
+        first, last, inside = read
         within = weighted_mean(soft_inside(left, right), inside)
         return self._say(spans, left @ first, right @ last, within)
 
-    def at(self, spans: Tensor, read: Optional[Tensor], shown: Tensor) -> Tensor:
+    def at(self, spans: Tensor, read: List[Tensor], shown: Tensor) -> Tensor:
         """As `forward`, with boundaries beyond doubt: `(B, K, 2)` long, both inclusive."""
-        if read is None:
+        if not read:
             return self._say(spans)
-        first, last, inside = read.unbind(2)
+        first, last, inside = read
         left, right = shown.unbind(-1)
         return self._say(
             spans, words_at(first, left), words_at(last, right), mean_inside(shown, inside)
@@ -875,10 +877,21 @@ def share_of(share: float, n_spans: Tensor, n_gold: Tensor) -> Tensor:
     return torch.where(n_gold > 0, number, torch.zeros_like(number))
 
 
+def same_words(spans: Tensor, gold: Gold) -> Tensor:
+    """`(B, K, 2)` long spans: `(B, K, G)` bool, which have the words of which entities."""
+    return (spans.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+
+
+def on_turn(kinds: Tensor, gold: Gold) -> Tensor:
+    """`(B, K)` long kinds: `(B, K, G)` bool, whose turn it is among `twins`."""
+    n_twins, turn = twins(gold)
+    return kinds.unsqueeze(2) % n_twins.unsqueeze(1) == turn.unsqueeze(1)
+
+
 def twins(gold: Gold) -> Tuple[Tensor, Tensor]:
     """How many entities have the words of each, itself included, and how many of them come before
     it in the order of the labels. `(B, G)` long both."""
-    same = (gold.spans.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
+    same = same_words(gold.spans, gold)
     earlier = gold.labels.unsqueeze(1) < gold.labels.unsqueeze(2)
     return same.sum(-1).clamp(min=1), (same & earlier).sum(-1)
 
@@ -889,11 +902,6 @@ def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
     first, last = spans.unsqueeze(-1).unbind(2)
     inside = ((first <= place) & (place <= last)).to(words.dtype)
     return inside @ words / inside.sum(dim=-1, keepdim=True)
-
-
-def words_at(words: Tensor, place: Tensor) -> Tensor:
-    """`(B, N, h)` words at `(B, K)` places: `(B, K, h)`."""
-    return words.gather(1, place.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
 
 
 def _reaching(step: Denoised, threshold: float) -> Predictions:
@@ -932,9 +940,9 @@ def from_all_steps(steps: List[Denoised], n_kinds: int, threshold: float) -> Pre
     that the same words have at most as many labels as there are kinds.
     """
     n_words = 1 + int(max(step.spans.max() for step in steps))
+    kinds = deal_kinds(steps[0].real.shape[1], n_kinds).to(steps[0].real.device)
     keys, said = [], []
     for step in steps:
-        kinds = deal_kinds(step.real.shape[1], n_kinds).to(step.real.device)
         # NaN counts, for the component to report, see `_reaching`.
         seen = step.real & (step.legal | step.score.isnan())
         segment, span = torch.nonzero(seen, as_tuple=True)

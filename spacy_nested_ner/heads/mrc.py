@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.heads.base import Gold, Head, Loss, Predictions, check_choice, marked
 
 BOUNDARY_LOSSES = ("cross_entropy", "dice")
 PAIRINGS = ("match", "nearest")
@@ -212,14 +212,6 @@ def _once_per_word(layer: nn.Module, words: Tensor, row: Tensor, word: Tensor) -
     used[row, word] = True
     place = used.flatten().cumsum(0).view_as(used) - 1
     return layer(words[used])[place[row, word]]
-
-
-def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:
-    """`(P, N)` zeros with a one at each word that `(P, entities)` long names where its mask is."""
-    rows, entities = torch.nonzero(mask, as_tuple=True)
-    target = torch.zeros_like(like)
-    target[rows, words[rows, entities]] = 1.0
-    return target
 
 
 def crossed(starts: Tensor, ends: Tensor) -> Tensor:

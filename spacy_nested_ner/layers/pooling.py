@@ -1,4 +1,5 @@
-"""Pooling of words over spans: soft by boundary probabilities, or the exact maximum."""
+"""Pooling of words over spans: soft by boundary probabilities, or the exact maximum; words by their
+place."""
 
 from __future__ import annotations
 
@@ -20,6 +21,11 @@ def soft_inside(left: Tensor, right: Tensor) -> Tensor:
 def weighted_mean(weights: Tensor, words: Tensor) -> Tensor:
     """`(batch, queries, words)` weights over `(batch, words, width)`: `(batch, queries, width)`."""
     return weights @ words / weights.sum(dim=-1, keepdim=True).clamp(min=1e-6)
+
+
+def words_at(words: Tensor, place: Tensor) -> Tensor:
+    """`(batch, words, width)` words at `(batch, queries)` places: `(batch, queries, width)`."""
+    return words.gather(1, place.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
 
 
 class RangeMax:

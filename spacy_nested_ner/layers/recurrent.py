@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.pooling import words_at
+
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -44,8 +46,8 @@ class BiRNN(nn.Module):
             if i:
                 words = self.dropout(words)
             forward_states, _ = ahead(words)
-            backward_states, _ = back(_pick(words, mirror))
-            words = torch.cat([forward_states, _pick(backward_states, mirror)], dim=-1)
+            backward_states, _ = back(words_at(words, mirror))
+            words = torch.cat([forward_states, words_at(backward_states, mirror)], dim=-1)
         return words
 
 
@@ -78,7 +80,3 @@ def _mirror_index(mask: Tensor) -> Tensor:
     position = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     reverse = mask.sum(dim=1, keepdim=True) - 1 - position
     return torch.where(mask, reverse, position)
-
-
-def _pick(words: Tensor, index: Tensor) -> Tensor:
-    return words.gather(1, index.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
