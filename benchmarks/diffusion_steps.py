@@ -17,7 +17,7 @@ def main(
     model: Annotated[str, typer.Argument(help="A trained pipeline")],
     data: Annotated[Path, typer.Argument(help="Docs to score, a .spacy file")],
     component: Annotated[str, typer.Option(help="Name of the component")] = "ner",
-    steps: Annotated[List[int], typer.Option(help="Denoising steps")] = [1, 2, 5, 10],  # noqa: B006
+    steps: Annotated[List[int], typer.Option(help="Denoising steps")] = [1, 2, 3, 5, 10],  # noqa: B006
     spans: Annotated[List[int], typer.Option(help="Noisy spans")] = [30, 60, 120],  # noqa: B006
     limit: int = 600,
     threads: int = 1,

@@ -620,7 +620,7 @@ class Diffusion(MatchedHead):
         """
         by_label = self._option(options, "score", SCORES) == "label"
         eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
-        times = denoising_times(self.timesteps, int(options.get("steps", 5)))
+        times = denoising_times(self.timesteps, int(options.get("steps", 3)))
         if not 0 <= eta <= 1:
             raise ValueError(_says(f"eta must be 0 to 1, got {eta}"))
         n_spans = options.get("n_spans", self.n_spans)

@@ -114,6 +114,7 @@ def make_piqn_ner(
         "filter_threshold": 0.15,
         "nms_iou": 0.6,
         "nms_decay": 0.9,
+        "nms_decay_longer": 0.9,
     },
     default_score_weights=SCORE_WEIGHTS,
 )
@@ -132,6 +133,7 @@ def make_locate_and_label_ner(
     filter_threshold: float,
     nms_iou: float,
     nms_decay: float,
+    nms_decay_longer: float,
 ) -> Any:
     """`locate_and_label_ner`: the two-stage identifier.
 
@@ -210,7 +212,7 @@ def make_proposer_regressor_ner(
     default_config={
         **_shared_defaults("Diffusion"),
         "threshold": 0.8,
-        "steps": 5,
+        "steps": 3,
         "n_spans": 60,
         "spans_per_word": 2.0,
         "eta": 0.0,
