@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import spacy
 import srsly
+import typer
 from spacy.tokens import DocBin
 from typer.testing import CliRunner
 
@@ -135,3 +136,25 @@ def test_shares_add_up(benchmark, tiny_bert, tmp_path) -> None:
         assert sum(map(float, row)) == pytest.approx(100, abs=0.5)
     # The package is as it was.
     assert not hasattr(module.head_model.collect_spans, "__wrapped__")
+
+
+def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
+    nlp = spacy.blank("en")
+    pipe = nlp.add_pipe("locate_and_label_ner", name="ner")
+    examples = make_examples(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(30):
+        nlp.update(examples, sgd=optimizer)
+    pipe.cfg["threshold"] = 0.3
+    nlp.to_disk(tmp_path / "model")
+    docs = [eg.reference for eg in examples]
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "dev.spacy")
+    app = typer.Typer()
+    app.command()(benchmark("run_time").main)
+    settings = ["{}", '{"threshold": 1.1}', '{"nms_iou": 0, "nms_decay": 0}']
+    table = invoke(app, tmp_path / "model", tmp_path / "dev.spacy", *settings)
+    own, none, one = (line.split("|")[2:4] for line in table.splitlines()[2:])
+    assert float(own[0]) == pytest.approx(100 * nlp.evaluate(examples)["nested_f"], abs=0.05)
+    # Each line begins with the pipeline's own settings.
+    assert float(none[0]) == 0 and none[1] == own[1]
+    assert 0 < float(one[1]) < float(own[1])

@@ -1,0 +1,42 @@
+"""F1 of a trained pipeline under run-time settings that differ from its own, without retraining.
+
+python benchmarks/run_time.py training/locate_and_label_cnn/model-last corpus/genia/dev.spacy \\
+    '{}' '{"nms_decay": 1, "nms_decay_longer": 1}'
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, List
+
+import srsly
+import torch
+import typer
+from ablation import f1_at, found_by
+from measuring import read
+
+from spacy_nested_ner.cli.pipelines import load_pipeline
+
+
+def main(
+    model: Annotated[str, typer.Argument(help="A trained pipeline")],
+    data: Annotated[Path, typer.Argument(help="Docs to score, a .spacy file")],
+    settings: Annotated[List[str], typer.Argument(help="JSON; '{}' for the pipeline's own")],
+    limit: Annotated[int, typer.Option(help="First docs; 0: all")] = 0,
+    threads: int = 1,
+) -> None:
+    """Strict micro F1 at the pipeline's own threshold, and at the best one for these docs."""
+    torch.set_num_threads(threads)
+    nlp = load_pipeline(model)
+    pipe: Any = nlp.get_pipe("ner")
+    docs, own = read(nlp, data, limit), dict(pipe.cfg)
+    typer.echo("| settings | F1 | best F1 | at threshold |\n|---|---|---|---|")
+    for text in settings:
+        pipe.cfg.update(own)
+        pipe.cfg.update(srsly.json_loads(text))
+        scores = found_by(nlp, docs)
+        best, threshold = max((f1_at(scores, i / 40), i / 40) for i in range(2, 40))
+        f1 = f1_at(scores, pipe.cfg["threshold"])
+        typer.echo(f"| `{text}` | {100 * f1:.1f} | {100 * best:.1f} | {threshold:.3f} |")
+
+
+if __name__ == "__main__":
+    typer.run(main)
