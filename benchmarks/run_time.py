@@ -1,7 +1,6 @@
 """F1 of a trained pipeline under run-time settings that differ from its own, without retraining.
 
-python benchmarks/run_time.py training/locate_and_label_cnn/model-last corpus/genia/dev.spacy \\
-    '{}' '{"nms_decay": 1, "nms_decay_longer": 1}'
+python benchmarks/run_time.py MODEL corpus/genia/dev.spacy '{}' '{"nms_decay": 1}'
 """
 
 from pathlib import Path

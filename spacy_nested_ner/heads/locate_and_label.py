@@ -307,8 +307,7 @@ class LocateAndLabel(Head):
 
         The score of a span is the probability of its label, decayed by soft-NMS. options:
         `threshold` on the score, `filter_threshold` on the probability of a proposal, `nms_iou` (k
-        of eq. 18), `nms_decay` (u; 1 for no soft-NMS) and `nms_decay_longer` (that of spans longer
-        than the better one; as `nms_decay` if there is none).
+        of eq. 18) and `nms_decay` (u; 1 for no soft-NMS).
         """
         read = self.encode(words, mask)
         spans = self.proposals(read, options.get("filter_threshold", 0.0))
@@ -343,9 +342,8 @@ class LocateAndLabel(Head):
         likely = (best >= threshold) | best.isnan()
         spans, scores, best = spans.pick(likely), scores[likely], best[likely]
         iou, decay = options.get("nms_iou", 0.6), options.get("nms_decay", 1.0)
-        longer = options.get("nms_decay_longer", decay)
-        if decay < 1 or longer < 1:
-            scores = scores * soft_nms(spans, best, iou, decay, longer).unsqueeze(1)
+        if decay < 1:
+            scores = scores * soft_nms(spans, best, iou, decay).unsqueeze(1)
         span, label = torch.nonzero((scores >= threshold) | scores.isnan(), as_tuple=True)
         return Predictions(*spans.pick(span), label, scores[span, label])
 
@@ -436,14 +434,11 @@ def focal_terms(logits: Tensor, goal: Tensor, gamma: float) -> Tensor:
 
 
 @torch.no_grad()
-def soft_nms(
-    spans: Spans, score: Tensor, threshold: float, decay: float, decay_longer: float
-) -> Tensor:
+def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Tensor:
     """Factor of each span's score, `(S,)` (algorithm 1, eq. 18).
 
     The highest score that is left is taken, and every span behind it that overlaps it by an IoU of
-    at least `threshold` falls by `decay`, or by `decay_longer` if it is the longer one of the two
-    (the paper knows one decay); then the order is looked at again. All rows at once.
+    at least `threshold` falls by `decay`; then the order is looked at again. All rows at once.
     """
     factor = torch.ones_like(score)
     if not len(score):
@@ -464,10 +459,8 @@ def soft_nms(
     for _ in range(shape[1] - 1):
         top = left.argmax(dim=1)
         left[rows, top] = -1.0
-        best = start[rows, top, None], end[rows, top, None]
-        near = (iou(start, end, *best) >= threshold) & (left > 0)
-        longer = end - start > best[1] - best[0]
-        fall = torch.where(near, torch.where(longer, decay_longer, decay), 1.0)
+        near = iou(start, end, start[rows, top, None], end[rows, top, None]) >= threshold
+        fall = torch.where(near & (left > 0), decay, 1.0)
         left, result = left * fall, result * fall
     factor[order] = result[row, place]
     return factor

@@ -113,8 +113,7 @@ def make_piqn_ner(
         "threshold": 0.5,
         "filter_threshold": 0.15,
         "nms_iou": 0.3,
-        "nms_decay": 0.6,
-        "nms_decay_longer": 0.9,
+        "nms_decay": 0.7,
     },
     default_score_weights=SCORE_WEIGHTS,
 )
@@ -133,14 +132,12 @@ def make_locate_and_label_ner(
     filter_threshold: float,
     nms_iou: float,
     nms_decay: float,
-    nms_decay_longer: float,
 ) -> Any:
     """`locate_and_label_ner`: the two-stage identifier.
 
     threshold: smallest score of a span. filter_threshold: smallest probability of a seed span to
-        be taken as a proposal. nms_iou, nms_decay, nms_decay_longer: soft-NMS; a span that overlaps
-        one of a higher score by an IoU of at least `nms_iou` has its own multiplied by `nms_decay`,
-        or by `nms_decay_longer` if it is longer than that one (1: off). The paper knows one decay.
+        be taken as a proposal. nms_iou, nms_decay: soft-NMS; a span that overlaps one of a higher
+        score by an IoU of at least `nms_iou` has its own multiplied by `nms_decay` (1: off).
     The other settings: see `NestedNER`.
     """
     return _component(**locals())

@@ -63,8 +63,7 @@ def test_type_matrix():
 
 
 def test_offsets_agree_with_a_loop_over_seeds():
-    no_decay = {"nms_decay": 1.0, "nms_decay_longer": 1.0}
-    nlp, pipe = pipe_of("locate_and_label_ner", filter_threshold=0.0, **no_decay)
+    nlp, pipe = pipe_of("locate_and_label_ner", filter_threshold=0.0, nms_decay=1.0)
     head = probes.head_of(pipe)
     with torch.no_grad():  # an untrained regressor moves nothing
         head.offsets.output.weight.normal_(generator=torch.Generator().manual_seed(0))

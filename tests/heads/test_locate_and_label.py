@@ -216,10 +216,8 @@ def test_entities_of_lengths_without_seeds_are_examples() -> None:
     assert listed(make_head(lengths=[1, 2, 5, 6]).unreachable(gold)) == []
 
 
-def by_algorithm_1(
-    rows: List[Tuple[int, int, int]], scores: List[float], k: float, u: float, u_longer: float
-):
-    """The paper's algorithm with lists, sorted anew after every step, and two decays."""
+def by_algorithm_1(rows: List[Tuple[int, int, int]], scores: List[float], k: float, u: float):
+    """The paper's algorithm with lists, sorted anew after every step."""
     waiting = [(score, i) for i, score in enumerate(scores)]
     final = {}
     while waiting:
@@ -230,8 +228,7 @@ def by_algorithm_1(
             a, b = set(range(rows[i][1], rows[i][2] + 1)), rows[index]
             b = set(range(b[1], b[2] + 1)) if b[0] == rows[i][0] else set()
             if len(a & b) / len(a | b) >= k:
-                longer = len(b) > len(a)
-                waiting[j] = (other * (u_longer if longer else u), index)
+                waiting[j] = (other * u, index)
     return [final[i] for i in range(len(rows))]
 
 
@@ -242,22 +239,21 @@ def by_algorithm_1(
         min_size=0,
         max_size=12,
         unique_by=lambda item: item[3],
-    ),
-    st.sampled_from([0.8, 0.95, 1.0]),
+    )
 )
-def test_soft_nms_is_algorithm_1(items, longer) -> None:
+def test_soft_nms_is_algorithm_1(items) -> None:
     rows = [(row, start, start + length) for row, start, length, _ in items]
     scores = [score / 10**6 for *_, score in items]
     score = torch.tensor(scores, dtype=torch.float64)
-    found = score * soft_nms(spans(*rows), score, 0.5, 0.8, longer)
-    expected = torch.tensor(by_algorithm_1(rows, scores, 0.5, 0.8, longer), dtype=torch.float64)
+    found = score * soft_nms(spans(*rows), score, 0.5, 0.8)
+    expected = torch.tensor(by_algorithm_1(rows, scores, 0.5, 0.8), dtype=torch.float64)
     torch.testing.assert_close(found, expected)
 
 
 def test_soft_nms_looks_at_the_order_again() -> None:
     """After the first has pushed the second behind the third, the third decays it once more."""
     chosen = spans((0, 0, 4), (0, 0, 3), (0, 1, 3))
-    found = soft_nms(chosen, torch.tensor([0.9, 0.8, 0.75]), 0.7, 0.9, 0.9)
+    found = soft_nms(chosen, torch.tensor([0.9, 0.8, 0.75]), 0.7, 0.9)
     torch.testing.assert_close(found, torch.tensor([1.0, 0.81, 1.0]))
 
 
@@ -282,20 +278,6 @@ def test_decoding_by_hand() -> None:
     torch.testing.assert_close(found.score, torch.tensor([0.9, 0.6, 0.7]))
     kept = LocateAndLabel.decode(chosen, scores, {"threshold": 0.5, "nms_decay": 1.0})
     assert len(kept.score) == 4
-
-
-def test_a_longer_span_decays_on_its_own_terms() -> None:
-    """A shorter one behind a better span falls by `nms_decay`, a longer by `nms_decay_longer`."""
-    chosen, scores = spans((0, 1, 4), (0, 1, 3), (0, 0, 4)), torch.tensor([[0.9], [0.8], [0.7]])
-    options = {"threshold": 0.0, "nms_iou": 0.3, "nms_decay": 0.5}
-    both = LocateAndLabel.decode(chosen, scores, options).score
-    torch.testing.assert_close(both, torch.tensor([0.9, 0.4, 0.175]))
-    apart = LocateAndLabel.decode(chosen, scores, {**options, "nms_decay_longer": 1.0}).score
-    torch.testing.assert_close(apart, torch.tensor([0.9, 0.2, 0.7]))
-    only = {"threshold": 0.0, "nms_iou": 0.3, "nms_decay": 1.0, "nms_decay_longer": 0.5}
-    torch.testing.assert_close(
-        LocateAndLabel.decode(chosen, scores, only).score, torch.tensor([0.9, 0.8, 0.175])
-    )
 
 
 def test_a_softmax_answers_with_its_best_label_or_none() -> None:
