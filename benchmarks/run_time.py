@@ -29,8 +29,10 @@ def main(
     docs, own = read(nlp, data, limit), dict(pipe.cfg)
     typer.echo("| settings | F1 | best F1 | at threshold |\n|---|---|---|---|")
     for text in settings:
-        pipe.cfg.update(own)
-        pipe.cfg.update(srsly.json_loads(text))
+        changes = srsly.json_loads(text)
+        if unknown := sorted(set(changes) - set(own)):
+            raise typer.BadParameter(f"No run-time setting of {model}: {', '.join(unknown)}.")
+        pipe.cfg = {**own, **changes}
         scores = found_by(nlp, docs)
         best, threshold = max((f1_at(scores, i / 40), i / 40) for i in range(2, 40))
         f1 = f1_at(scores, pipe.cfg["threshold"])

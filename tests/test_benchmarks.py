@@ -158,3 +158,7 @@ def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
     # Each line begins with the pipeline's own settings.
     assert float(none[0]) == 0 and none[1] == own[1]
     assert 0 < float(one[1]) < float(own[1])
+    unknown = CliRunner().invoke(
+        app, [str(tmp_path / "model"), str(tmp_path / "dev.spacy"), '{"nms": 1}']
+    )
+    assert unknown.exit_code == 2 and "nms" in unknown.output
