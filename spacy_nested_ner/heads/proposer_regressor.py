@@ -95,7 +95,7 @@ class ProposerRegressor(Head):
     proposals that cannot reach the threshold. Memory does not: the cells are
     computed in chunks of `CHUNK_CELLS`, gradients along with them. What is left grows with A * P^2,
     the attention, in every layer. With the default settings a training step on one sentence of 32,
-    128 and 512 words takes about 40, 55 and 340 MiB, a prediction 2, 25 and 60
+    128 and 512 words takes about 40, 50 and 320 MiB, a prediction 1, 6 and 60
     (`benchmarks/inference.py memory`).
 
     width, n_labels: see `Head`.
@@ -626,13 +626,18 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *factors: Tensor) -> Tensor:
         """`(rows, N)` factors as in `_cells` to `(rows,)`."""
-        results, slopes = [], []
-        for chunk in _chunks(*factors):
-            result, probability = _log_sum(_cells(*chunk))
-            results.append(result)
-            slopes.append(_expectations(probability, *chunk))
-        ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*slopes)))
-        return torch.cat(results)
+        result = factors[0].new_empty(len(factors[0]), 1)
+        slopes = tuple(torch.empty_like(factor) for factor in factors)
+        # Written in place: small results that outlive a chunk, one after each, would leave holes
+        # in the memory that the next chunk does not fit into.
+        for parts in _chunks(*factors, *slopes, result):
+            chunk = parts[: len(factors)]
+            log_sum, probability = _log_sum(_cells(*chunk))
+            found = (*_expectations(probability, *chunk), log_sum.unsqueeze(1))
+            for part, value in zip(parts[len(factors) :], found):
+                part.copy_(value)
+        ctx.save_for_backward(*slopes)
+        return result.squeeze(1)
 
     @staticmethod
     @once_differentiable
