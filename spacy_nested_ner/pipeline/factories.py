@@ -113,7 +113,7 @@ def make_piqn_ner(
         "threshold": 0.5,
         "filter_threshold": 0.15,
         "nms_iou": 0.3,
-        "nms_decay": 0.7,
+        "nms_decay": 0.8,
     },
     default_score_weights=SCORE_WEIGHTS,
 )
