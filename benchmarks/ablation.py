@@ -99,7 +99,7 @@ def trained(source: Config, settings: Dict[str, Any], train: Path, steps: int) -
 def scored(nlp: Any, dev: Path, limit: int) -> Dict[str, float]:
     """Best threshold on the score, the strict micro F1 that it gives, and F1 by length there."""
     found, expected = found_by(nlp, read(nlp, dev, limit))
-    f1, threshold = max((f1_at((found, expected), i / 20), i / 20) for i in range(1, 20))
+    f1, threshold = best_threshold((found, expected))
     best = kept(found, threshold)
     by_length = {
         name: micro_f1(*(_of_length(spans, *bounds) for spans in (best, expected)))
@@ -126,6 +126,11 @@ def f1_at(scores: Scored, threshold: float) -> float:
     """Strict micro F1 of what reaches the threshold."""
     found, gold = scores
     return micro_f1(kept(found, threshold), gold)
+
+
+def best_threshold(scores: Scored, parts: int = 20) -> Tuple[float, float]:
+    """The highest strict micro F1 at a multiple of `1 / parts`, and that threshold."""
+    return max((f1_at(scores, i / parts), i / parts) for i in range(1, parts))
 
 
 def kept(found: List[List[Tuple[Entity, float]]], threshold: float) -> List[Set[Entity]]:

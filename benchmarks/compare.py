@@ -24,7 +24,7 @@ import srsly
 import thinc
 import torch
 import typer
-from ablation import f1_at, found_by, use_transformer
+from ablation import best_threshold, f1_at, found_by, use_transformer
 from inference import encoder_seconds, peak, seconds
 from measuring import CONFIGS, SYSTEMS, provenance, read, write_result
 from spacy import util
@@ -279,8 +279,7 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
         at = found_by(nlp, read(nlp, corpus / "dev.spacy", settings["choose_limit"]))
         pipe: Any = nlp.get_pipe("ner")
         own = pipe.cfg["threshold"]
-        tuned = max((f1_at(at, i / 20), i / 20) for i in range(1, 20))[1]
-        choices.append((f1_at(at, own), name, own, tuned))
+        choices.append((f1_at(at, own), name, own, best_threshold(at)[1]))
     _, name, own, tuned = max(choices)
     nlp = spacy.load(folder / name)
     test = read(nlp, corpus / "test.spacy", settings["test_limit"])

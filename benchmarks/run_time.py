@@ -9,7 +9,7 @@ from typing import Annotated, Any, List
 import srsly
 import torch
 import typer
-from ablation import f1_at, found_by
+from ablation import best_threshold, f1_at, found_by
 from measuring import read
 
 from spacy_nested_ner.cli.pipelines import load_pipeline
@@ -34,7 +34,7 @@ def main(
             raise typer.BadParameter(f"No run-time setting of {model}: {', '.join(unknown)}.")
         pipe.cfg = {**own, **changes}
         scores = found_by(nlp, docs)
-        best, threshold = max((f1_at(scores, i / 40), i / 40) for i in range(2, 40))
+        best, threshold = best_threshold(scores, parts=40)
         f1 = f1_at(scores, pipe.cfg["threshold"])
         typer.echo(f"| `{text}` | {100 * f1:.1f} | {100 * best:.1f} | {threshold:.3f} |")
 
