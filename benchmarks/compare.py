@@ -320,6 +320,7 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON fil
         "steps",
         "minutes",
         "CPU minutes",
+        "peak MiB",
     ]
     columns += ["words/s", *(f"ratio, batch {size}" for size in BATCH_SIZES)]
     typer.echo(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
@@ -328,7 +329,8 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON fil
         row = [settings["system"], settings["seed"], f"{100 * result['f1']:.1f}"]
         row += [f"{100 * result['f1_tuned']:.1f} ({result['threshold_tuned']:.2f})"]
         row += [training["steps"], f"{training['minutes']:.1f}"]
-        row += [f"{training['cpu_minutes']:.1f}", f"{result['words_per_second']:.0f}"]
+        row += [f"{training['cpu_minutes']:.1f}", f"{training['peak_mib']:.0f}"]
+        row += [f"{result['words_per_second']:.0f}"]
         ratios = (result["ratio"].get(str(size)) for size in BATCH_SIZES)
         row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         typer.echo(f"| {' | '.join(map(str, row))} |")

@@ -33,6 +33,7 @@ from spacy_nested_ner.architectures.types import NO_SPANS, Entity, HeadInput, He
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments
+from spacy_nested_ner.training.adversarial import embedding_tables, moved
 from spacy_nested_ner.training.optimizer import AdamW
 
 LOST_REMEDY = {
@@ -71,6 +72,7 @@ class NestedNER(TrainablePipe):
         set_ents: Optional[str] = None,
         window: int = 128,
         stride: int = 96,
+        adversarial: float = 0.0,
         scorer: Optional[Callable] = None,
         options: Optional[Dict[str, Any]] = None,
     ) -> None:
@@ -83,6 +85,8 @@ class NestedNER(TrainablePipe):
             "innermost" or "highest" (score) spans. None leaves `doc.ents` alone.
         window, stride (int): Segments longer than `window` tokens are cut into windows that start
             every `stride` tokens.
+        adversarial (float): Each update also learns from embeddings that are moved so far against
+            it, which costs as much again; 0 for none. See `training.adversarial`.
         options (Dict[str, Any]): Run-time settings of the head (thresholds); in `pipe.cfg`.
         """
         self.vocab, self.model, self.name = vocab, model, name
@@ -94,6 +98,7 @@ class NestedNER(TrainablePipe):
             "set_ents": set_ents,
             "window": window,
             "stride": stride,
+            "adversarial": adversarial,
             **(options or {}),
         }
         self.cfg: Dict[str, Any] = {"labels": [], **settings}
@@ -111,6 +116,8 @@ class NestedNER(TrainablePipe):
             raise ValueError(self._says("needs 0 < stride <= window"))
         if cfg["labels_per_span"] is not None and cfg["labels_per_span"] < 1:
             raise ValueError(self._says("labels_per_span must be null or at least 1"))
+        if cfg["adversarial"] < 0:
+            raise ValueError(self._says("adversarial must be at least 0"))
 
     def _says(self, problem: str) -> str:
         return f"Component '{self.name}': {problem}."
@@ -390,15 +397,36 @@ class NestedNER(TrainablePipe):
         if not len(segments.rows):
             return losses
         set_dropout_rate(self.model, drop)
-        gold = self._gold(examples, segments)
-        output, backprop = self.model.begin_update(HeadInput(docs, segments.rows, gold=gold))
+        batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments))
+        losses[self.name] += self._learn(batch)
+        if self.cfg["adversarial"]:
+            self._learn_moved(batch)
+        if sgd is not None and sgd is not False:
+            self.finish_update(sgd)
+        return losses
+
+    def _learn(self, batch: HeadInput) -> float:
+        """Add the gradients of a batch; its loss."""
+        output, backprop = self.model.begin_update(batch)
         loss = sum(output.losses.values())
         self._check_loss(loss, output.losses)
         backprop(output)
-        if sgd is not None and sgd is not False:
-            self.finish_update(sgd)
-        losses[self.name] += loss
-        return losses
+        return loss
+
+    def _learn_moved(self, batch: HeadInput) -> None:
+        """Add the gradients where the embeddings are moved against the batch."""
+        tables = embedding_tables(self.model)
+        if not tables:
+            raise ValueError(
+                self._says(
+                    "adversarial training finds no embeddings that learn: the encoder must be the "
+                    "component's own (no listener), not frozen, and either a pretrained one of "
+                    "this package or one with spaCy's hashed embeddings. Set adversarial to 0 or "
+                    "change the encoder"
+                )
+            )
+        with moved(tables, self.cfg["adversarial"]):
+            self._learn(batch)
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> Tuple[float, Any]:
         """Mean loss of the examples without dropout and without learning.

@@ -34,6 +34,7 @@ def _shared_defaults(architecture: str) -> Dict[str, Any]:
         "set_ents": None,
         "window": 128,
         "stride": 96,
+        "adversarial": 0.0,
         "scorer": SCORER,
     }
 
@@ -49,6 +50,7 @@ def _component(
     set_ents: Optional[str],
     window: int,
     stride: int,
+    adversarial: float,
     scorer: Optional[Callable],
     **options: Any,
 ) -> Any:
@@ -65,6 +67,7 @@ def _component(
         set_ents=set_ents,
         window=window,
         stride=stride,
+        adversarial=adversarial,
         scorer=scorer,
         options=options,
     )
@@ -91,6 +94,7 @@ def make_piqn_ner(
     set_ents: Optional[str],
     window: int,
     stride: int,
+    adversarial: float,
     scorer: Optional[Callable],
     threshold: float,
     label_threshold: float,
@@ -127,6 +131,7 @@ def make_locate_and_label_ner(
     set_ents: Optional[str],
     window: int,
     stride: int,
+    adversarial: float,
     scorer: Optional[Callable],
     threshold: float,
     filter_threshold: float,
@@ -159,6 +164,7 @@ def make_mrc_ner(
     set_ents: Optional[str],
     window: int,
     stride: int,
+    adversarial: float,
     scorer: Optional[Callable],
     threshold: float,
     decoding: str,
@@ -192,6 +198,7 @@ def make_proposer_regressor_ner(
     set_ents: Optional[str],
     window: int,
     stride: int,
+    adversarial: float,
     scorer: Optional[Callable],
     threshold: float,
 ) -> Any:
@@ -230,6 +237,7 @@ def make_diffusion_ner(
     set_ents: Optional[str],
     window: int,
     stride: int,
+    adversarial: float,
     scorer: Optional[Callable],
     threshold: float,
     steps: int,

@@ -1,0 +1,57 @@
+"""Adversarial training on embeddings (Miyato et al. 2017, "Adversarial Training Methods for
+Semi-Supervised Text Classification", section 3), for the encoder of any system."""
+
+import contextlib
+from typing import Iterator, List, NamedTuple
+
+import torch
+from thinc.api import Model
+from thinc.util import xp2torch
+from torch import Tensor
+
+from spacy_nested_ner.architectures.pretrained import PretrainedShim
+
+
+class Table(NamedTuple):
+    """Embeddings and the gradient that a backward pass has left, `(entries, h)` both; the memory
+    is the model's."""
+
+    weights: Tensor
+    gradient: Tensor
+
+
+def embedding_tables(model: Model) -> List[Table]:
+    """The embeddings that learn: those of the pieces of a pretrained encoder of this package, and
+    spaCy's hashed ones. To be called after a backward pass."""
+    tables = []
+    for node in model.walk():
+        if node.name == "hashembed" and node.has_grad("E"):
+            tables.append(Table(xp2torch(node.get_param("E")), xp2torch(node.get_grad("E"))))
+        for shim in node.shims:
+            if isinstance(shim, PretrainedShim):
+                weights = shim.module.embeddings.word_embeddings.weight
+                if weights.grad is not None:
+                    tables.append(Table(weights.detach(), weights.grad))
+    return tables
+
+
+@contextlib.contextmanager
+def moved(tables: List[Table], size: float) -> Iterator[None]:
+    """Within, the embeddings stand where the loss is higher, `r = size * g / ||g||` further along
+    its gradient g (eq. 6); afterwards they are back.
+
+    The paper takes the norm over the words of one text, each occurrence by itself. Here it is that
+    over all rows that the batch has used, of all tables: an embedding is one and the same wherever
+    it occurs.
+    """
+    used = [table.gradient.abs().amax(1).nonzero()[:, 0] for table in tables]
+    moves = [table.gradient[rows] for table, rows in zip(tables, used)]
+    norm = torch.stack([move.norm() for move in moves]).norm()
+    kept = [table.weights[rows] for table, rows in zip(tables, used)]
+    for table, rows, move in zip(tables, used, moves):
+        table.weights[rows] += move * (size / norm)
+    try:
+        yield
+    finally:
+        for table, rows, values in zip(tables, used, kept):
+            table.weights[rows] = values
