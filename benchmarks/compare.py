@@ -117,6 +117,9 @@ def run(
     threads: int = 1,
     gpu_id: int = -1,
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
+    adversarial: Annotated[
+        Optional[float], typer.Option(help="Of the nested systems; the config's own without it")
+    ] = None,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -172,7 +175,7 @@ def less_data(
         "threads": 1,
         "gpu_id": -1,
     }
-    settings.update(speed=False, choose_limit=dev_limit)
+    settings.update(speed=False, choose_limit=dev_limit, adversarial=None)
     curves: Dict[str, List[float]] = {}
     for share in percent:
         n_steps = max(least_steps, steps * share // 100)
@@ -231,6 +234,8 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
     if settings["transformer"]:
         how = {key: settings[key] for key in ("mixed_precision", "frozen")}
         use_transformer(config, settings["transformer"], **how)
+    if settings["adversarial"] is not None and settings["system"] != "spancat":
+        config["components"]["ner"]["adversarial"] = settings["adversarial"]
     config["system"]["seed"] = settings["seed"]
     config["corpora"]["train"]["limit"] = settings["train_limit"]
     config["corpora"]["dev"]["limit"] = settings["dev_limit"]

@@ -5,12 +5,12 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 import spacy
-from conftest import SMALL_CNN, make_examples, make_pipeline, train
 from spacy.language import Language
 from thinc.util import torch2xp
 
 from spacy_nested_ner.architectures.head_model import head_shim
 from spacy_nested_ner.training.adversarial import embedding_tables, moved
+from tests.conftest import SMALL_CNN, make_examples, make_pipeline, train
 
 SIZE = 0.5
 
