@@ -234,8 +234,9 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
     if settings["transformer"]:
         how = {key: settings[key] for key in ("mixed_precision", "frozen")}
         use_transformer(config, settings["transformer"], **how)
-    if settings["adversarial"] is not None and settings["system"] != "spancat":
-        config["components"]["ner"]["adversarial"] = settings["adversarial"]
+    adversarial = 0.0 if settings["frozen"] else settings["adversarial"]
+    if adversarial is not None and settings["system"] != "spancat":
+        config["components"]["ner"]["adversarial"] = adversarial
     config["system"]["seed"] = settings["seed"]
     config["corpora"]["train"]["limit"] = settings["train_limit"]
     config["corpora"]["dev"]["limit"] = settings["dev_limit"]

@@ -164,12 +164,16 @@ def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
     assert unknown.exit_code == 2 and "nms" in unknown.output
 
 
-@pytest.mark.parametrize(("wanted", "found"), [(None, 0.0), (2.0, 2.0)])
-def test_adversarial_training_of_nested_systems(benchmark, tmp_path, wanted, found) -> None:
-    settings = {"corpus": "corpus", "transformer": None, "seed": 0, "train_limit": 0, "steps": 0}
-    settings.update(dev_limit=0, eval_frequency=100, minutes=0, adversarial=wanted)
-    log = tmp_path / "log.jsonl"
-    for system in benchmark("measuring").SYSTEMS:
+@pytest.mark.parametrize(
+    ("wanted", "frozen", "found"), [(None, False, 1.0), (2.0, False, 2.0), (2.0, True, 0.0)]
+)
+def test_adversarial_training(benchmark, tmp_path, wanted, frozen, found) -> None:
+    settings = {"corpus": "corpus", "transformer": "name", "mixed_precision": False, "seed": 0}
+    settings.update(train_limit=0, steps=0, dev_limit=0, eval_frequency=100, minutes=0)
+    settings.update(adversarial=wanted, frozen=frozen)
+    for system in ("locate_and_label_ner", "spancat"):
+        log = tmp_path / "log.jsonl"
         config = benchmark("compare").training_config({**settings, "system": system}, log)
-        expected = None if system == "spancat" else found
-        assert config["components"]["ner"].get("adversarial", expected) == expected
+        assert config["components"]["ner"].get("adversarial") == (
+            None if system == "spancat" else found
+        )
