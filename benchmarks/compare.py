@@ -126,6 +126,8 @@ def run(
         raise typer.BadParameter("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     if cpu_clock and not minutes:
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
+    if frozen and adversarial:
+        raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
     train_each(locals())
     report(output)
 

@@ -135,8 +135,7 @@ def untrained_system(
     system: str, docs: List[Doc], transformer: Optional[str] = None, **changes: Any
 ) -> Language:
     """A system of the shipped config with random weights, initialised on the docs, as component
-    "ner". Nothing reaches its threshold of 1. Without adversarial training, which takes twice the
-    time of a step.
+    "ner". Nothing reaches its threshold of 1. Without adversarial training, which doubles a step.
 
     transformer: directory or hub name of the encoder; a CNN without it. changes: settings of the
     component that differ, those of its model under "model".

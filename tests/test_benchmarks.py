@@ -177,3 +177,10 @@ def test_adversarial_training(benchmark, tmp_path, wanted, frozen, found) -> Non
         assert config["components"]["ner"].get("adversarial") == (
             None if system == "spancat" else found
         )
+
+
+def test_frozen_encoder_and_adversarial_training(benchmark, tmp_path) -> None:
+    args = ["run", str(tmp_path), str(tmp_path / "out"), "--frozen", "--adversarial", "1"]
+    found = CliRunner().invoke(benchmark("compare").app, args)
+    assert found.exit_code == 2 and "A frozen encoder has nothing to move" in found.output
+    assert not (tmp_path / "out").exists()

@@ -55,6 +55,11 @@ class PretrainedShim(TorchShim):
         pretrained.pooler = None
         return pretrained
 
+    @property
+    def piece_embeddings(self) -> nn.Parameter:
+        """Embeddings of the word pieces, `(pieces, h)`; whatever `wrap` makes keeps them here."""
+        return self.module.embeddings.word_embeddings.weight
+
     def load(self) -> None:
         """Read configuration, tokenizer and weights from the directory or the hub."""
         transformers = _transformers(self.architecture)

@@ -29,7 +29,7 @@ def embedding_tables(model: Model) -> List[Table]:
             tables.append(Table(xp2torch(node.get_param("E")), xp2torch(node.get_grad("E"))))
         for shim in node.shims:
             if isinstance(shim, PretrainedShim):
-                weights = shim.module.embeddings.word_embeddings.weight
+                weights = shim.piece_embeddings
                 if weights.grad is not None:
                     tables.append(Table(weights.detach(), weights.grad))
     return tables
@@ -44,12 +44,12 @@ def moved(tables: List[Table], size: float) -> Iterator[None]:
     over all rows that the batch has used, of all tables: an embedding is one and the same wherever
     it occurs.
     """
-    used = [table.gradient.abs().amax(1).nonzero()[:, 0] for table in tables]
+    used = [table.gradient.any(1).nonzero()[:, 0] for table in tables]
     moves = [table.gradient[rows] for table, rows in zip(tables, used)]
     norm = torch.stack([move.norm() for move in moves]).norm()
     kept = [table.weights[rows] for table, rows in zip(tables, used)]
-    for table, rows, move in zip(tables, used, moves):
-        table.weights[rows] += move * (size / norm)
+    for table, rows, values, move in zip(tables, used, kept, moves):
+        table.weights[rows] = values + move * (size / norm)
     try:
         yield
     finally:
