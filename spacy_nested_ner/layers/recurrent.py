@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import List, Tuple
+
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.gru import gru_states
 from spacy_nested_ner.layers.pooling import words_at
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -45,8 +48,7 @@ class BiRNN(nn.Module):
         for i, (ahead, back) in enumerate(zip(self.ahead, self.back)):
             if i:
                 words = self.dropout(words)
-            forward_states, _ = ahead(words)
-            backward_states, _ = back(words_at(words, mirror))
+            forward_states, backward_states = _read([ahead, back], [words, words_at(words, mirror)])
             words = torch.cat([forward_states, words_at(backward_states, mirror)], dim=-1)
         return words
 
@@ -73,6 +75,14 @@ def last_states(states: Tensor, mask: Tensor) -> Tensor:
     half = states.shape[-1] // 2
     last = (mask.sum(dim=1) - 1).view(-1, 1, 1).expand(-1, 1, half)
     return torch.cat([states[..., :half].gather(1, last).squeeze(1), states[:, 0, half:]], dim=-1)
+
+
+def _read(layers: List[nn.Module], inputs: List[Tensor]) -> Tuple[Tensor, ...]:
+    """Each layer's output, `(batch, words, hidden / 2)`, for its own input."""
+    gated = [layer for layer in layers if isinstance(layer, nn.GRU)]
+    if gated and inputs[0].device.type == "cpu":
+        return gru_states(gated, inputs)
+    return tuple(layer(words)[0] for layer, words in zip(layers, inputs))
 
 
 def _mirror_index(mask: Tensor) -> Tensor:
