@@ -342,11 +342,25 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON fil
         ratios = (result["ratio"].get(str(size)) for size in BATCH_SIZES)
         row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         typer.echo(f"| {' | '.join(map(str, row))} |")
+    over_seeds(results)
     curves = {}
     for result in results:
         name = f"{result['settings']['system']} (seed {result['settings']['seed']})"
         curves[name] = tuple(zip(*result["training"]["curve"]))
     draw(curves, output / "curves.svg", "steps", "F1 on dev")
+
+
+def over_seeds(results: List[Dict[str, Any]]) -> None:
+    """A second table: mean and standard deviation of the systems with more than one seed."""
+    scores: Dict[str, List[float]] = {}
+    for result in results:
+        scores.setdefault(result["settings"]["system"], []).append(100 * result["f1"])
+    several = {system: each for system, each in scores.items() if len(each) > 1}
+    if several:
+        typer.echo("\n| system | seeds | mean test F1 | standard deviation |\n|---|---|---|---|")
+    for system, each in sorted(several.items(), key=lambda item: -statistics.mean(item[1])):
+        mean, spread = statistics.mean(each), statistics.stdev(each)
+        typer.echo(f"| {system} | {len(each)} | {mean:.1f} | {spread:.1f} |")
 
 
 def draw(curves: Dict[str, Any], target: Path, x: str, y: str) -> None:

@@ -184,3 +184,16 @@ def test_frozen_encoder_and_adversarial_training(benchmark, tmp_path) -> None:
     found = CliRunner().invoke(benchmark("compare").app, args)
     assert found.exit_code == 2 and "A frozen encoder has nothing to move" in found.output
     assert not (tmp_path / "out").exists()
+
+
+def test_mean_over_seeds(benchmark, tmp_path) -> None:
+    rest = {"f1_tuned": 0.7, "threshold_tuned": 0.5, "words_per_second": 9.0, "ratio": {}}
+    training = {"steps": 2, "minutes": 1, "cpu_minutes": 1, "peak_mib": 1, "curve": [[0, 0.0]]}
+    for system, scores in (("piqn_ner", [0.70, 0.71, 0.75]), ("spancat", [0.9])):
+        for seed, f1 in enumerate(scores):
+            settings = {"system": system, "seed": seed}
+            result = {"settings": settings, "f1": f1, "training": training, **rest}
+            srsly.write_json(tmp_path / f"{system}_seed{seed}.json", result)
+    table = invoke(benchmark("compare").app, "report", tmp_path)
+    assert "| piqn_ner | 3 | 72.0 | 2.6 |" in table
+    assert table.count("spancat") == 1
