@@ -28,13 +28,13 @@ def build_proposer_regressor(
     logits_iteration: bool = True,
     none_weight: float = 1.0,
     dropout: Optional[float] = None,
-    batch_words: int = 1024,
+    batch_words: int = 384,
 ) -> Model[HeadInput, HeadOutput]:
     """`spacy_nested_ner.ProposerRegressor.v1`: entity detection with proposer and regressor.
 
     tok2vec: token-to-vector model, e.g. HashEmbedCNN or a listener.
-    batch_words: padded words that the head sees at once. Its recurrent layers walk word by word,
-        so that fewer and larger batches are faster.
+    batch_words: padded words that the head sees at once: memory and speed only. Less padding was
+        worth more than fewer steps of its recurrent layers on a CPU; a GPU wants more.
     All other settings: see `spacy_nested_ner.heads.proposer_regressor.ProposerRegressor`, which
     raises ValueError for a setting out of range.
     """
