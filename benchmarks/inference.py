@@ -104,6 +104,7 @@ def untrained(
     system: Annotated[List[str], typer.Option(help="Repeat for several")] = FINE_TUNED,
     limit: int = 128,
     repeats: int = 3,
+    adversarial: Annotated[float, typer.Option(help="Of the nested systems in training")] = 0.0,
 ) -> None:
     """All systems with random weights on one SortedTransformer, on one thread: t(pipeline) /
     t(encoder alone), and the time of training on a sentence beside spancat's.
@@ -116,7 +117,8 @@ def untrained(
     learned: Dict[str, float] = {}
     rows = {}
     for each in ["spancat", *(other for other in system if other != "spancat")]:
-        nlp = untrained_system(each, docs, name)
+        changes = {} if each == "spancat" else {"adversarial": adversarial}
+        nlp = untrained_system(each, docs, name, **changes)
         learned[each] = statistics.median(training_seconds(nlp, docs) for _ in range(repeats))
         rows[each] = [
             statistics.median(
@@ -135,7 +137,8 @@ def untrained_system(
     system: str, docs: List[Doc], transformer: Optional[str] = None, **changes: Any
 ) -> Language:
     """A system of the shipped config with random weights, initialised on the docs, as component
-    "ner". Nothing reaches its threshold of 1. Without adversarial training, which doubles a step.
+    "ner". Nothing reaches its threshold of 1. Adversarial training, which doubles a step, only
+    where it is among the changes.
 
     transformer: directory or hub name of the encoder; a CNN without it. changes: settings of the
     component that differ, those of its model under "model".
