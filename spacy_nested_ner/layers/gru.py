@@ -81,21 +81,20 @@ def _run(projected: Tensor, weight: Tensor, bias: Tensor) -> Run:
     size = projected.shape[:3]
     states = projected.new_empty(size[0] + 1, *size[1:], width)
     states[0] = 0.0
-    gates = projected.new_empty(*size, 2 * width)
+    parts = projected.new_empty(*size, 3 * width)
     candidates = projected.new_empty(*size, width)
-    recurrent = projected.new_empty(*size, 3 * width)
     of_gates, of_candidate = projected.split([2 * width, width], dim=-1)
-    asked, new = recurrent.split([2 * width, width], dim=-1)
+    gates, recurrent = parts.split([2 * width, width], dim=-1)
     reset, update = gates.chunk(2, dim=-1)
     weight, bias = weight.transpose(1, 2), bias.unsqueeze(1)
-    each = (of_gates, of_candidate, recurrent, asked, new, gates, reset, update, candidates)
-    rows = zip(states.unbind(0), states[1:].unbind(0), *(t.unbind(0) for t in each))
-    for before, after, gate_in, new_in, out, gate_out, new_out, gate, r, z, candidate in rows:
+    each = (states[:-1], states[1:], of_gates, of_candidate, parts, gates, recurrent)
+    rows = zip(*(t.unbind(0) for t in (*each, reset, update, candidates)))
+    for before, after, gate_in, new_in, out, gate, new, r, z, candidate in rows:
         torch.baddbmm(bias, before, weight, out=out)
-        torch.add(gate_in, gate_out, out=gate).sigmoid_()
-        torch.addcmul(new_in, r, new_out, out=candidate).tanh_()
+        gate.add_(gate_in).sigmoid_()
+        torch.addcmul(new_in, r, new, out=candidate).tanh_()
         torch.lerp(candidate, before, z, out=after)
-    return Run(states, gates, candidates, new)
+    return Run(states, gates, candidates, recurrent)
 
 
 def _slopes(run: Run) -> Tuple[Tensor, Tensor]:
