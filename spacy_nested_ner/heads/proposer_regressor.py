@@ -95,7 +95,7 @@ class ProposerRegressor(Head):
     proposals that cannot reach the threshold. Memory does not: the cells are
     computed in chunks of `CHUNK_CELLS`, gradients along with them. What is left grows with A * P^2,
     the attention, in every layer. With the default settings a training step on one sentence of 32,
-    128 and 512 words takes about 40, 40 and 230 MiB, a prediction 2, 7 and 80
+    128 and 512 words takes about 40, 40 and 220 MiB, a prediction 2, 7 and 70
     (`benchmarks/inference.py memory`).
 
     width, n_labels: see `Head`.
