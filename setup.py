@@ -23,8 +23,8 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
     package_data={
-        "spacy_nested_ner": ["py.typed", "questions/*.json"],
-        "spacy_nested_ner.evaluation": ["page_files/*"],
+        "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
+        "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[
         "spacy>=3.8.0,<3.9.0",
@@ -56,25 +56,25 @@ setup(
         ],
         "spacy_architectures": [
             "spacy_nested_ner.Diffusion.v1 = "
-            "spacy_nested_ner.architectures.diffusion:build_diffusion",
+            "spacy_nested_ner.systems.diffusion.architecture:build_diffusion",
             "spacy_nested_ner.HybridEncoder.v1 = "
-            "spacy_nested_ner.architectures.hybrid_encoder:build_hybrid_encoder",
+            "spacy_nested_ner.encoders.hybrid_encoder:build_hybrid_encoder",
             "spacy_nested_ner.LayerMeanTransformer.v1 = "
-            "spacy_nested_ner.architectures.layer_mean:build_layer_mean_transformer",
-            "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.architectures.piqn:build_piqn",
+            "spacy_nested_ner.encoders.layer_mean:build_layer_mean_transformer",
+            "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.systems.piqn.architecture:build_piqn",
             "spacy_nested_ner.LocateAndLabel.v1 = "
-            "spacy_nested_ner.architectures.locate_and_label:build_locate_and_label",
-            "spacy_nested_ner.MRC.v1 = spacy_nested_ner.architectures.mrc:build_mrc",
+            "spacy_nested_ner.systems.locate_and_label.architecture:build_locate_and_label",
+            "spacy_nested_ner.MRC.v1 = spacy_nested_ner.systems.mrc.architecture:build_mrc",
             "spacy_nested_ner.PairEncoder.v1 = "
-            "spacy_nested_ner.architectures.pair_encoder:build_pair_encoder",
+            "spacy_nested_ner.encoders.pair_encoder:build_pair_encoder",
             "spacy_nested_ner.ProposerRegressor.v1 = "
-            "spacy_nested_ner.architectures.proposer_regressor:build_proposer_regressor",
+            "spacy_nested_ner.systems.proposer_regressor.architecture:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "
-            "spacy_nested_ner.architectures.query_encoder:build_query_encoder",
+            "spacy_nested_ner.encoders.query_encoder:build_query_encoder",
             "spacy_nested_ner.SortedTransformer.v1 = "
-            "spacy_nested_ner.architectures.sorted_transformer:build_sorted_transformer",
+            "spacy_nested_ner.encoders.sorted_transformer:build_sorted_transformer",
             "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1 = "
-            "spacy_nested_ner.architectures.layer_mean:build_layer_mean_tok2vec",
+            "spacy_nested_ner.encoders.layer_mean:build_layer_mean_tok2vec",
         ],
         "thinc_optimizers": [
             "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:make_adamw",

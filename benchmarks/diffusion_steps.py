@@ -10,7 +10,7 @@ import torch
 import typer
 
 from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
-from spacy_nested_ner.evaluation.probes import step_trade_off
+from spacy_nested_ner.evaluation.figures.probes import step_trade_off
 
 
 def main(

@@ -29,7 +29,7 @@ from spacy.util import fix_random_seed, minibatch, registry
 from spacy_transformers.layers import TransformerListener
 from thinc.api import Adam, Config
 
-from spacy_nested_ner.architectures.pair_encoder import pair_shim
+from spacy_nested_ner.encoders.pair_encoder import pair_shim
 
 app = typer.Typer(add_completion=False, help=__doc__)
 

@@ -16,8 +16,8 @@ import torch
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_nested_ner.architectures.questions import number_word
 from spacy_nested_ner.corpora.files import written_together
+from spacy_nested_ner.systems.mrc.questions import number_word
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SYSTEMS = [

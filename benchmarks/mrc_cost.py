@@ -22,7 +22,7 @@ from spacy.language import Language
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
-from spacy_nested_ner.architectures.pair_encoder import pair_shim
+from spacy_nested_ner.encoders.pair_encoder import pair_shim
 
 app = typer.Typer(add_completion=False, help=__doc__)
 

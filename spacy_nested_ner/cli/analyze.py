@@ -98,10 +98,10 @@ def draw(
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be used.
     RAISES (ImportError): Without matplotlib.
     """
-    from spacy_nested_ner.evaluation.metrics import by_length
-    from spacy_nested_ner.evaluation.plots import new_figure, plot_lengths
-    from spacy_nested_ner.evaluation.probes import nested_pipes
-    from spacy_nested_ner.evaluation.report import run_pipeline
+    from spacy_nested_ner.evaluation.figures.plots import new_figure, plot_lengths
+    from spacy_nested_ner.evaluation.figures.probes import nested_pipes
+    from spacy_nested_ner.evaluation.scores.metrics import by_length
+    from spacy_nested_ner.evaluation.scores.report import run_pipeline
 
     new_figure(1, 1)  # without matplotlib better now than after an hour
     figures: Dict[str, Any] = {}
@@ -142,7 +142,7 @@ def _of_system(
     spans: Sequence[int],
 ) -> Dict[str, Any]:
     """The pictures of the paper that a pipe comes from; none for one without pictures."""
-    from spacy_nested_ner.evaluation import plots, probes
+    from spacy_nested_ner.evaluation.figures import plots, probes
 
     docs: List[Doc] = list(nlp.pipe(eg.predicted for eg in examples))
     doc, system = docs[chosen], probes.system_of(pipe)

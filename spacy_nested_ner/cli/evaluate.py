@@ -11,7 +11,7 @@ from wasabi import msg
 from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
 
 if TYPE_CHECKING:
-    from spacy_nested_ner.evaluation.report import Run
+    from spacy_nested_ner.evaluation.scores.report import Run
 
 ModelsArg = Annotated[
     List[str], typer.Argument(metavar="MODEL...", help="Folders or package names of pipelines")
@@ -96,7 +96,7 @@ def evaluate(
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be read or used.
     """
     from spacy_nested_ner.about import __version__
-    from spacy_nested_ner.evaluation.report import compare_runs, data_facts, scores
+    from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, scores
 
     runs: List[Run] = []
     pipelines = []
@@ -115,7 +115,7 @@ def evaluate(
 def _run(
     model: str, data_path: Path, spans_key: str, ents: bool, batch_size: Optional[int]
 ) -> "Tuple[Run, List[str]]":
-    from spacy_nested_ner.evaluation.report import run_pipeline
+    from spacy_nested_ner.evaluation.scores.report import run_pipeline
 
     nlp = load_pipeline(model)
     examples = read_examples(nlp, data_path)

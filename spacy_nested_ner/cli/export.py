@@ -80,7 +80,7 @@ def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
 
 def _asking(questions: Optional[str]) -> Callable[[str], str]:
     """The question for a label: the given one, or made from its name."""
-    from spacy_nested_ner.architectures.questions import from_template, read_questions
+    from spacy_nested_ner.systems.mrc.questions import from_template, read_questions
 
     given = read_questions(questions)
     return lambda label: given.get(label) or from_template(label)

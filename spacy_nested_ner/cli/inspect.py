@@ -13,7 +13,7 @@ from spacy_nested_ner.cli.pipelines import read_examples
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_nested_ner.evaluation.limits import Component
+    from spacy_nested_ner.evaluation.data.limits import Component
 
 TrainArg = Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data, a .spacy file")]
 DevArg = Annotated[
@@ -77,7 +77,11 @@ def inspect(
 
     RAISES (ValueError): If a file cannot be read or train has no entities under `spans_key`.
     """
-    from spacy_nested_ner.evaluation.inspection import inspect_limits, inspect_split, inspection
+    from spacy_nested_ner.evaluation.data.inspection import (
+        inspect_limits,
+        inspect_split,
+        inspection,
+    )
 
     nlp, components = _pipeline(config_path, lang)
     train = read_examples(nlp, train_path)
@@ -105,7 +109,7 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
     import spacy
     from spacy.util import load_config
 
-    from spacy_nested_ner.evaluation.limits import config_components, default_components
+    from spacy_nested_ner.evaluation.data.limits import config_components, default_components
 
     if config_path is None:
         return spacy.blank(lang), default_components()

@@ -13,7 +13,7 @@ from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_nested_ner.evaluation.page import Comparison
+    from spacy_nested_ner.evaluation.page.page import Comparison
 
 
 ModelArg = Annotated[
@@ -74,7 +74,7 @@ def predict(
     """
     from tqdm import tqdm
 
-    from spacy_nested_ner.evaluation.page import choose_examples, compare
+    from spacy_nested_ner.evaluation.page.page import choose_examples, compare
 
     gold = read_examples(nlp, data_path)
     try:
@@ -117,7 +117,7 @@ def _page(
     scores: Optional[Dict[str, Optional[float]]],
 ) -> str:
     from spacy_nested_ner.about import __version__
-    from spacy_nested_ner.evaluation.page import render_page
+    from spacy_nested_ner.evaluation.page.page import render_page
 
     name = f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}"
     facts = {

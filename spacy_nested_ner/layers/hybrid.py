@@ -64,7 +64,7 @@ class HybridWords(nn.Module):
     contextual vectors, 0 for none. vectors_width: of the static ones, 0 for none; static_width:
     what a learned projection makes of it, None for no projection. pos_width, char_width: 0 for
     none. dropout: on static vectors, tags and characters; None lets `set_dropout` say.
-    The other settings: see `spacy_nested_ner.architectures.hybrid_encoder`.
+    The other settings: see `spacy_nested_ner.encoders.hybrid_encoder`.
     """
 
     def __init__(

@@ -17,22 +17,22 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from spacy_nested_ner.architectures.head_model import (
+from spacy_nested_ner.encoders.hybrid_encoder import has_tags, no_tags
+from spacy_nested_ner.model.head_model import (
     annotation_read,
     head_parts,
     head_shim,
     set_label_dim,
 )
-from spacy_nested_ner.architectures.hybrid_encoder import has_tags, no_tags
-from spacy_nested_ner.architectures.questions import (
+from spacy_nested_ner.model.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
+from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
+from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
+from spacy_nested_ner.pipeline.segments import Segments, cut_segments
+from spacy_nested_ner.systems.mrc.questions import (
     asks_questions,
     report_templates,
     set_question,
 )
-from spacy_nested_ner.architectures.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
-from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
-from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
-from spacy_nested_ner.pipeline.segments import Segments, cut_segments
 from spacy_nested_ner.training.adversarial import embedding_tables, moved
 from spacy_nested_ner.training.optimizer import AdamW
 

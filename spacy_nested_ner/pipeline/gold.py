@@ -8,7 +8,7 @@ import numpy as np
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_nested_ner.architectures.types import Entity
+from spacy_nested_ner.model.types import Entity
 
 
 class GoldSegments(NamedTuple):

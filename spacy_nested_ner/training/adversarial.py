@@ -9,7 +9,7 @@ from thinc.api import Model
 from thinc.util import xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.architectures.pretrained import PretrainedShim
+from spacy_nested_ner.encoders.pretrained import PretrainedShim
 
 
 class Table(NamedTuple):

@@ -9,7 +9,7 @@ import spacy
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.evaluation.entities import EntityTable, entity_table, read_entities
+from spacy_nested_ner.evaluation.scores.entities import EntityTable, entity_table, read_entities
 
 NLP = spacy.blank("en")
 WORDS = ["human", "IL-2", "gene", "in", "T", "cells", "."]

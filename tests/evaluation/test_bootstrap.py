@@ -6,8 +6,8 @@ from evaluated import pairs, random_table
 from hypothesis import given, settings
 
 from spacy_nested_ner.evaluation import bootstrap as module
-from spacy_nested_ner.evaluation.bootstrap import MEASURES, bootstrap, doc_counts
-from spacy_nested_ner.evaluation.metrics import by_label, macro, strict
+from spacy_nested_ner.evaluation.scores.bootstrap import MEASURES, bootstrap, doc_counts
+from spacy_nested_ner.evaluation.scores.metrics import by_label, macro, strict
 
 GOLD = [[(0, 3, "A"), (1, 2, "B")], [(0, 1, "A")], [], [(2, 5, "B"), (2, 3, "B")]]
 WEAK = [[(0, 3, "A"), (1, 2, "A")], [], [(0, 1, "A")], [(2, 3, "B")]]

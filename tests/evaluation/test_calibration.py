@@ -9,7 +9,7 @@ from evaluated import WORDS, example_table, make_doc, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_nested_ner.evaluation.calibration import calibration, precision_at_coverage
+from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
 
 
 def table_with(scores, right):

@@ -8,13 +8,13 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_config_from_str
 
-from spacy_nested_ner.evaluation.inspection import (
+from spacy_nested_ner.evaluation.data.inspection import (
     inspect_limits,
     inspect_split,
     inspection,
     overlap,
 )
-from spacy_nested_ner.evaluation.limits import (
+from spacy_nested_ner.evaluation.data.limits import (
     FACTORIES,
     config_components,
     default_components,
@@ -217,8 +217,8 @@ def test_numbers_agree_with_the_installed_settings():
 
 def test_limits_are_those_of_the_heads():
     """As many queries, noisy spans and proposals as the heads make for sentences of each length."""
-    from spacy_nested_ner.heads.diffusion import span_counts
     from spacy_nested_ner.layers.rounds import word_rounds
+    from spacy_nested_ner.systems.diffusion.head import span_counts
 
     lengths = torch.arange(1, 40)
     mask = torch.arange(40) < lengths.unsqueeze(1)

@@ -22,14 +22,14 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.corpora.statistics import SplitStatistics
-from spacy_nested_ner.evaluation import metrics
-from spacy_nested_ner.evaluation.entities import (
+from spacy_nested_ner.evaluation.scores import metrics
+from spacy_nested_ner.evaluation.scores.entities import (
     crowd_group,
     is_annotated,
     length_group,
     read_entities,
 )
-from spacy_nested_ner.evaluation.metrics import PRF
+from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.pipeline.scorer import score_nested, span_set
 
 QUICK = settings(max_examples=60, deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.evaluation.page import (
+from spacy_nested_ner.evaluation.page.page import (
     KINDS,
     Mark,
     choose_examples,

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from spacy_nested_ner.evaluation import plots
-from spacy_nested_ner.evaluation.metrics import PRF
-from spacy_nested_ner.evaluation.probes import QueryUse, SpanPath
+from spacy_nested_ner.evaluation.figures import plots
+from spacy_nested_ner.evaluation.figures.probes import QueryUse, SpanPath
+from spacy_nested_ner.evaluation.scores.metrics import PRF
 
 pytest.importorskip("matplotlib")
 

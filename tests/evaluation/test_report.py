@@ -8,7 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.evaluation.report import compare_runs, data_facts, run_pipeline, scores
+from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, run_pipeline, scores
 
 TEXTS = ["The IL-2 gene is active.", "Nothing here.", "Another IL-2 gene."]
 

@@ -11,8 +11,8 @@ import srsly
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.architectures.head_model import head_shim
-from spacy_nested_ner.architectures.questions import asks_questions
+from spacy_nested_ner.model.head_model import head_shim
+from spacy_nested_ner.systems.mrc.questions import asks_questions
 from tests.conftest import (
     SENTENCES,
     make_example,

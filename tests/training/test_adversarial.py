@@ -8,7 +8,7 @@ import spacy
 from spacy.language import Language
 from thinc.util import torch2xp
 
-from spacy_nested_ner.architectures.head_model import head_shim
+from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.training.adversarial import embedding_tables, moved
 from tests.conftest import SMALL_CNN, make_examples, make_pipeline, train
 

@@ -1,0 +1,185 @@
+"""Sentences and questions on any token-to-vector model, joined by a small transformer."""
+
+import re
+from typing import Any, Callable, List, Optional, Tuple
+
+import numpy as np
+import torch
+from spacy.tokens import Doc
+from thinc.api import Model
+from torch import Tensor
+
+from spacy_nested_ner.encoders.words import encode_words
+from spacy_nested_ner.layers.cross_encoder import CrossEncoder
+from spacy_nested_ner.model.head_model import declared_width, initialize_tok2vec
+from spacy_nested_ner.model.shim import ModuleShim
+from spacy_nested_ner.model.types import (
+    PairEncoderModel,
+    PairInput,
+    PairReading,
+    Tok2VecModel,
+)
+
+Backprop = Callable[[], List[Any]]
+
+
+def build_cross_encoder(
+    tok2vec: Tok2VecModel,
+    question_tok2vec: Optional[Tok2VecModel],
+    hidden_width: int,
+    depth: int,
+    attention_heads: int,
+    feedforward: int,
+) -> PairEncoderModel:
+    """An encoder of pairs; see `PairInput` and `PairReading`.
+
+    tok2vec: of the sentences, and of the questions too unless `question_tok2vec` is given. The
+    rest: see `CrossEncoder`. Each doc and each question is read by them once, each pair by the
+    transformer. Its parameters belong to the node `model.get_ref("cross")`.
+    """
+    settings = {
+        "hidden_width": hidden_width,
+        "depth": depth,
+        "attention_heads": attention_heads,
+        "feedforward": feedforward,
+    }
+    cross: Model[Any, Any] = Model(
+        "cross_layers",
+        _is_read_by_its_parent,
+        shims=[CrossShim(CrossEncoder, settings)],
+        attrs={"from_scratch": True, "dropout_rate": 0.0},
+    )
+    own = [] if question_tok2vec is None else [question_tok2vec]
+    return Model(
+        "cross_encoder",
+        forward,
+        init=init,
+        layers=[tok2vec, *own, cross],
+        refs={"tok2vec": tok2vec, "question_tok2vec": question_tok2vec, "cross": cross},
+        dims={"nO": hidden_width},
+    )
+
+
+def init(
+    model: PairEncoderModel, X: Optional[Tuple[List[Doc], np.ndarray]] = None, Y: Any = None
+) -> None:
+    """Initialise what reads the words, and build the transformer for its width."""
+    tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
+    readers = [tok2vec] if own is None else [tok2vec, own]
+    if X is None:
+        for reader in readers:
+            reader.initialize()
+        widths = [declared_width(reader) for reader in readers]
+    else:
+        widths = [initialize_tok2vec(reader, X[0]) for reader in readers]
+    question_width = widths[1] if own is not None else None
+    _cross_shim(model).build(width=widths[0], question_width=question_width)
+
+
+class CrossShim(ModuleShim):
+    """Holds the transformer over pairs, whose sizes depend on what reads the words."""
+
+    what = "cross-encoder"
+
+
+def _cross_shim(model: PairEncoderModel) -> CrossShim:
+    return model.get_ref("cross").shims[0]  # type: ignore[return-value]
+
+
+def _is_read_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
+    raise ValueError("The layers work on pairs: call the cross-encoder that they belong to.")
+
+
+def question_words(question: str) -> List[str]:
+    """Words and signs of a question."""
+    return re.findall(r"\w+(?:[-']\w+)*|[^\w\s]", question) or [question]
+
+
+def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:
+    """Read docs and questions; pairs of them when they are asked for."""
+    vocab = X.docs[0].vocab
+    asked = [Doc(vocab, words=question_words(question)) for question in X.questions]
+    sentences, questions, backprop = _vectors(model, X.docs, asked, is_train)
+    node, module = model.get_ref("cross"), _cross_shim(model).module
+    rate = node.attrs["dropout_rate"] if is_train else 0.0
+    for dropout in (m for m in module.modules() if isinstance(m, torch.nn.Dropout)):
+        dropout.p = rate
+    module.train(is_train)
+    with torch.set_grad_enabled(is_train):
+        # One pool of words that every pair picks its own from.
+        pool = torch.cat([module.embed_question(questions), module.embed_sentence(sentences)])
+    places = PairPlaces.of(X, [len(doc) for doc in asked])
+
+    def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
+        index, mask, words, word_mask = (
+            torch.from_numpy(array).to(pool.device) for array in places.rows(X.pairs[batch])
+        )
+        return module(pool[index], mask, words), word_mask
+
+    lengths = places.question_lengths[X.pairs[:, 1]] + places.lengths[X.pairs[:, 0]]
+    return PairReading(lengths, read), backprop
+
+
+def _vectors(
+    model: PairEncoderModel, docs: List[Doc], asked: List[Doc], is_train: bool
+) -> Tuple[Tensor, Tensor, Backprop]:
+    """Flat vectors of all docs and all questions, `(words, width)` each, and the way back."""
+    tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
+    width = _cross_shim(model).settings["width"]
+    if own is None:
+        both = encode_words(tok2vec, [*docs, *asked], width, is_train)
+        n_words = sum(len(doc) for doc in docs)
+        return both.words[:n_words], both.words[n_words:], lambda: both.backprop(both.words.grad)
+    sentences = encode_words(tok2vec, docs, width, is_train)
+    questions = encode_words(own, asked, _cross_shim(model).settings["question_width"], is_train)
+
+    def backprop_both() -> List[Any]:
+        questions.backprop(questions.words.grad)
+        return sentences.backprop(sentences.words.grad)
+
+    return sentences.words, questions.words, backprop_both
+
+
+class PairPlaces:
+    """Where the words of questions and segments stand in a pool: questions first, then docs.
+
+    question_begins, question_lengths: `(questions,)` int. begins, lengths: `(segments,)` int.
+    """
+
+    def __init__(
+        self,
+        question_begins: np.ndarray,
+        question_lengths: np.ndarray,
+        begins: np.ndarray,
+        lengths: np.ndarray,
+    ) -> None:
+        self.question_begins, self.question_lengths = question_begins, question_lengths
+        self.begins, self.lengths = begins, lengths
+
+    @classmethod
+    def of(cls, X: PairInput, question_lengths: List[int]) -> "PairPlaces":
+        """The places for an input whose questions have so many words."""
+        asked = np.array(question_lengths, dtype=np.int64)
+        docs = np.array([len(doc) for doc in X.docs], dtype=np.int64)
+        doc_begins = asked.sum() + np.cumsum(docs) - docs
+        doc, start, end = X.segments.T
+        return cls(np.cumsum(asked) - asked, asked, doc_begins[doc] + start, end - start)
+
+    def rows(self, pairs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A row for each pair, question before sentence.
+
+        pairs: `(P, 2)` int, segment and question. Returns `(P, length)` indices into the pool and
+        their bool mask, and `(P, words)` positions of the sentence's words in the row and theirs.
+        """
+        segment, question = pairs.T
+        n_asked, n_words = self.question_lengths[question][:, None], self.lengths[segment][:, None]
+        position = np.arange(int((n_asked + n_words).max()))
+        index = np.where(
+            position < n_asked,
+            self.question_begins[question][:, None] + position,
+            self.begins[segment][:, None] + position - n_asked,
+        )
+        mask = position < n_asked + n_words
+        word = np.arange(int(n_words.max()))
+        word_mask = word < n_words
+        return index * mask, mask, n_asked + word * word_mask, word_mask

@@ -1,0 +1,332 @@
+"""Words as several papers represent them: contextual vectors beside static vectors, tags and
+characters."""
+
+import warnings
+from typing import Any, Callable, Dict, List, Literal, Optional, Tuple
+
+import numpy as np
+import torch
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.api import Model, get_torch_default_device
+from thinc.types import Floats2d
+from thinc.util import torch2xp
+from torch import Tensor
+
+from spacy_nested_ner.encoders.word_features import (
+    static_rows,
+    tag_keys,
+    vectors_width,
+    word_forms,
+)
+from spacy_nested_ner.encoders.words import encode_words, to_torch
+from spacy_nested_ner.layers.hybrid import HybridWords
+from spacy_nested_ner.model.batching import padded_batches
+from spacy_nested_ner.model.shim import ModuleShim, running
+from spacy_nested_ner.model.types import Tok2VecModel
+
+ARCHITECTURE = "spacy_nested_ner.HybridEncoder.v1"
+
+Backprop = Callable[[List[Floats2d]], List[Any]]
+
+
+def build_hybrid_encoder(
+    tok2vec: Optional[Model[List[Doc], List[Floats2d]]] = None,
+    static_vectors: bool = False,
+    static_width: Optional[int] = None,
+    pos_width: int = 0,
+    pos_attr: Literal["tag", "pos"] = "tag",
+    char_width: int = 0,
+    char_embedding_width: int = 50,
+    char_cell: Literal["lstm", "gru"] = "lstm",
+    char_pooling: Literal["mean", "last"] = "mean",
+    dropout: Optional[float] = None,
+    word_rnn: Optional[Literal["lstm", "gru"]] = None,
+    rnn_width: Optional[int] = None,
+    rnn_layers: int = 1,
+    tok2vec_in_rnn: bool = True,
+    width: Optional[int] = None,
+    batch_words: int = 1024,
+) -> Model[List[Doc], List[Floats2d]]:
+    """`spacy_nested_ner.HybridEncoder.v1`: a tok2vec that joins up to four parts per word (Locate
+    and Label, section 2.1; proposer-regressor paper, section 3.1).
+
+    tok2vec: contextual part, any token-to-vector model or listener; null for none.
+    static_vectors: the vectors of the pipeline's vocab, which stay as they are; zeros for a word
+        without one. static_width: width of a learned projection of them, null for none.
+    pos_width: width of the part-of-speech embedding, 0 for none. pos_attr: which tags, the
+        "tag" (fine) or the "pos" (coarse) of the docs as another component predicts them. That
+        component stands before this one and, in training, in `training.annotating_components`,
+        with the tok2vec or transformer that it listens to: otherwise it tags zeros there.
+    char_width: width of the character part (even, half per direction), 0 for none: a recurrent
+        layer over the word's printable ASCII characters, one sign for all others, and an end
+        mark. char_embedding_width: of a character. char_cell: "lstm" or "gru". char_pooling:
+        "mean" over the characters (what the authors run) or the "last" state of each direction.
+    dropout: on static vectors, tags and characters; null takes the rate of the training config.
+        The contextual part has its own.
+    word_rnn: "lstm" or "gru" for a bidirectional layer along the words of the doc, null for none.
+        rnn_width: of its output (even, half per direction), null for the width of the contextual
+        part. rnn_layers: how many, one on top of the other. tok2vec_in_rnn: whether it reads the
+        contextual part, which is otherwise put beside its output (the authors' way for KBP17).
+    width: of a last linear layer, null for none.
+    batch_words: padded positions that a recurrent layer sees at once; docs and word forms are
+        sorted by length before.
+
+    The parameters of all but the contextual part learn at the rate of the head.
+
+    Raises ValueError for settings that contradict each other; when initialised, for vectors that
+    the vocab does not have; in training, for docs without tags.
+    """
+    settings = {k: v for k, v in locals().items() if k in _MODULE_SETTINGS}
+    _check_settings(tok2vec, static_vectors, batch_words, settings)
+    parts: Model[Any, Any] = Model(
+        "hybrid_words",
+        _parts_are_joined_by_their_parent,
+        attrs={"from_scratch": True, "dropout_rate": 0.0},
+        shims=[HybridShim(HybridWords, settings)],
+    )
+    return Model(
+        "hybrid_encoder",
+        forward,
+        init=init,
+        # By position, not by name: a copied model, as replaced listeners are, has no refs.
+        layers=[parts] if tok2vec is None else [parts, tok2vec],
+        dims={"nO": None},
+        attrs={
+            "static_vectors": static_vectors,
+            "reads": pos_attr if pos_width else "",
+            "batch_words": batch_words,
+        },
+    )
+
+
+_MODULE_SETTINGS = (
+    "static_width",
+    "pos_width",
+    "char_width",
+    "char_embedding_width",
+    "char_cell",
+    "char_pooling",
+    "dropout",
+    "word_rnn",
+    "rnn_width",
+    "rnn_layers",
+    "tok2vec_in_rnn",
+    "width",
+)
+
+
+class HybridShim(ModuleShim):
+    """Holds the torch half, whose sizes depend on the contextual part and on the vocab."""
+
+    what = "hybrid encoder"
+
+
+def parts_shim(model: Tok2VecModel) -> HybridShim:
+    """The shim that holds the parameters of all parts but the contextual one."""
+    return model.layers[0].shims[0]  # type: ignore[return-value]
+
+
+def _contextual(model: Tok2VecModel) -> Optional[Tok2VecModel]:
+    return model.layers[1] if len(model.layers) > 1 else None
+
+
+def _parts_are_joined_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:
+    raise ValueError("The parts have no input of their own: call the hybrid encoder.")
+
+
+# Settings
+
+
+def _check_settings(
+    tok2vec: Optional[Tok2VecModel], static_vectors: bool, batch_words: int, given: Dict[str, Any]
+) -> None:
+    own = static_vectors or given["pos_width"] or given["char_width"]
+    dropout = given["dropout"]
+    needs_width = given["word_rnn"] and given["rnn_width"] is None
+    wrong = [
+        (not (tok2vec or own), "switch on tok2vec, static_vectors, pos_width or char_width"),
+        (given["pos_width"] < 0, "pos_width must not be negative"),
+        (given["char_width"] < 0, "char_width must not be negative"),
+        (given["char_width"] % 2, "char_width must be even, half of it for each direction"),
+        ((given["rnn_width"] or 0) % 2, "rnn_width must be even, half of it for each direction"),
+        (dropout is not None and not 0 <= dropout < 1, "dropout must be null or in [0, 1)"),
+        (given["static_width"] and not static_vectors, "static_width needs static_vectors"),
+        (needs_width and tok2vec is None, "word_rnn needs an rnn_width, for want of a tok2vec"),
+        (
+            not given["tok2vec_in_rnn"] and not (given["word_rnn"] and own),
+            "without tok2vec_in_rnn there must be a word_rnn and a part that it reads",
+        ),
+        (batch_words < 1, "batch_words must be positive"),
+    ]
+    for key in ("static_width", "char_embedding_width", "rnn_width", "rnn_layers", "width"):
+        wrong.append((given[key] is not None and given[key] < 1, f"{key} must be positive"))
+    for is_wrong, rule in wrong:
+        if is_wrong:
+            raise ValueError(f"{ARCHITECTURE}: {rule}.")
+    if tok2vec is not None and "set_transformer" in tok2vec.attrs:
+        raise ValueError(
+            f"{ARCHITECTURE}: tok2vec is a TransformerModel, which gives pieces, not words. Use "
+            "'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', or a listener. spaCy's "
+            "replace_listeners writes such a config for a listener inside another architecture: "
+            "correct it in config.cfg, or let the transformer component have the model "
+            "'spacy_nested_ner.LayerMeanTransformer.v1', which writes a right one."
+        )
+
+
+# Initialisation
+
+
+def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> None:
+    """Initialise the contextual part on the docs and build the others for its width."""
+    docs = [doc for doc in X or [] if len(doc)]
+    tok2vec_width = _init_contextual(_contextual(model), docs)
+    static = _static_width(docs) if model.attrs["static_vectors"] else 0
+    shim = parts_shim(model)
+    settings = shim.settings
+    if settings["word_rnn"] and settings["rnn_width"] is None and tok2vec_width % 2:
+        raise ValueError(
+            f"{ARCHITECTURE}: the contextual part has the odd width {tok2vec_width}, which "
+            "word_rnn cannot share between its two directions: set an even rnn_width."
+        )
+    shim.build(tok2vec_width=tok2vec_width, vectors_width=static)
+    model.set_dim("nO", shim.module.width, force=True)
+
+
+def _init_contextual(tok2vec: Optional[Tok2VecModel], docs: List[Doc]) -> int:
+    """Its width, 0 if there is none."""
+    if tok2vec is None:
+        return 0
+    if docs:
+        tok2vec.initialize(X=docs)
+        return tok2vec.predict(docs[:1])[0].shape[1]
+    tok2vec.initialize()
+    if not tok2vec.has_dim("nO"):
+        raise ValueError(_needs_examples("contextual part"))
+    return tok2vec.get_dim("nO")
+
+
+def _static_width(docs: List[Doc]) -> int:
+    if not docs:
+        raise ValueError(_needs_examples("static vectors"))
+    width = vectors_width(docs[0].vocab)
+    if not width:
+        raise ValueError(
+            f"{ARCHITECTURE}: static_vectors is on, but the vocab has no vectors. Set "
+            "initialize.vectors to a pipeline with vectors or to what 'spacy init vectors' made, "
+            "or set static_vectors to false."
+        )
+    return width
+
+
+def _needs_examples(part: str) -> str:
+    return (
+        f"{ARCHITECTURE}: cannot tell the width of the {part} without examples: call "
+        "nlp.initialize with a get_examples callback that returns at least one non-empty doc."
+    )
+
+
+def has_tags(docs: List[Doc], attr: str) -> bool:
+    """Whether any token of the docs has a "tag" or "pos"."""
+    return any(doc.has_annotation(attr.upper()) for doc in docs)
+
+
+def no_tags(attr: str) -> str:
+    """What to do about docs without tags."""
+    return (
+        f"{ARCHITECTURE}: pos_width is set, but no token of the docs has a {attr}_. Put a "
+        f"component that predicts token.{attr} before this one and name it in "
+        "training.annotating_components (with what it listens to), or set pos_width to 0"
+    )
+
+
+# Forward pass
+
+
+def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Floats2d], Backprop]:
+    """Join the parts; see `build_hybrid_encoder`."""
+    shim, tok2vec = parts_shim(model), _contextual(model)
+    module = shim.module
+    if not any(len(doc) for doc in X):
+        return [model.ops.alloc2f(0, module.width) for _ in X], _no_backprop
+    context = None
+    if tok2vec is not None:
+        context = encode_words(tok2vec, X, shim.settings["tok2vec_width"], is_train)
+    module.set_dropout(model.layers[0].attrs["dropout_rate"])
+    with running(is_train, module):
+        words = _words(model, X, None if context is None else context.words, is_train)
+
+    def backprop(d_vectors: List[Floats2d]) -> List[Any]:
+        if words.requires_grad:
+            gradient = model.ops.flatten([array for array in d_vectors if array.shape[0]])
+            words.backward(to_torch(gradient, requires_grad=False))
+        return [] if context is None else context.backprop(context.words.grad)
+
+    lengths = [len(doc) for doc in X]
+    flat = torch2xp(words.detach())
+    return model.ops.unflatten(flat, model.ops.asarray1i(lengths)), backprop  # type: ignore[return-value]
+
+
+def _no_backprop(d_vectors: List[Floats2d]) -> List[Any]:
+    return []
+
+
+def _words(model: Tok2VecModel, X: List[Doc], context: Optional[Tensor], is_train: bool) -> Tensor:
+    """All words of all docs, one after the other, `(words, width)`."""
+    module, device = parts_shim(model).module, get_torch_default_device()
+    docs = [doc for doc in X if len(doc)]
+    own = _own_parts(model, docs, device, is_train)
+    if module.rnn is None:
+        return module(context, own)
+    lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+    states, places = [], []
+    for _, index, mask in padded_batches(lengths, model.attrs["batch_words"], device):
+        read = None if context is None else context[index]
+        states.append(module(read, [part[index] for part in own], mask)[mask])
+        places.append(index[mask])
+    return torch.cat(states)[torch.argsort(torch.cat(places))]
+
+
+def _own_parts(
+    model: Tok2VecModel, docs: List[Doc], device: torch.device, is_train: bool
+) -> List[Tensor]:
+    """Every part but the contextual one, `(words, width)` each."""
+    shim, reads = parts_shim(model), model.attrs["reads"]
+    static = tags = characters = None
+    if model.attrs["static_vectors"]:
+        _check_vectors(docs[0].vocab, shim.settings["vectors_width"])
+        static = static_rows(docs, model.ops)
+    if reads:
+        _check_tags(docs, reads, is_train)
+        tags = tag_keys(docs, reads).to(device)
+    if shim.module.characters is not None:
+        characters = _characters(shim.module, docs, model.attrs["batch_words"], device)
+    return shim.module.own_parts(static, tags, characters)
+
+
+def _characters(module: HybridWords, docs: List[Doc], budget: int, device: torch.device) -> Tensor:
+    """`(words, char_width)`; a form that occurs twice is encoded once."""
+    assert module.characters is not None
+    forms = word_forms(docs, device)
+    vectors, rows = [], []
+    for batch, index, mask in padded_batches(forms.lengths, budget, device):
+        vectors.append(module.characters(forms.characters[index], mask))
+        rows.append(batch)
+    back = torch.from_numpy(np.argsort(np.concatenate(rows))).to(device)
+    return torch.cat(vectors)[back][forms.form_of_word]
+
+
+def _check_vectors(vocab: Vocab, width: int) -> None:
+    if vectors_width(vocab) != width:
+        raise ValueError(
+            f"{ARCHITECTURE}: the weights belong to static vectors of width {width}, but the vocab "
+            f"has width {vectors_width(vocab)}. Load the pipeline together with the vectors that "
+            "it was trained with."
+        )
+
+
+def _check_tags(docs: List[Doc], attr: str, is_train: bool) -> None:
+    if not has_tags(docs, attr):
+        if is_train:
+            raise ValueError(no_tags(attr))
+        warnings.warn(no_tags(attr), stacklevel=2)

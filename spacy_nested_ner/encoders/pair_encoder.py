@@ -1,0 +1,267 @@
+"""A pretrained encoder that reads question and sentence as one input (BERT-MRC section 3.2)."""
+
+import contextlib
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import torch
+from thinc.api import Model
+from torch import Tensor, nn
+
+from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
+from spacy_nested_ner.encoders.pretrained import ROBERTA_TYPES, PretrainedShim
+from spacy_nested_ner.model.shim import running
+from spacy_nested_ner.model.types import PairEncoderModel, PairInput, PairReading
+from spacy_nested_ner.systems.head import check_least
+
+ARCHITECTURE = "spacy_nested_ner.PairEncoder.v1"
+
+Backprop = Callable[[], List[Any]]
+# First and end piece of each window, and how they become one.
+LongSentence = Tuple[List[Tuple[int, int]], Joint]
+
+
+def build_pair_encoder(
+    name: str,
+    max_pieces: Optional[int] = None,
+    mixed_precision: bool = False,
+    frozen: bool = False,
+    gradient_checkpointing: bool = False,
+) -> PairEncoderModel:
+    """`spacy_nested_ner.PairEncoder.v1`: `[CLS] question [SEP] sentence [SEP]` through a
+    pretrained encoder, with segment ids where the encoder has two of them.
+
+    The weights are read when the model is initialised; a saved model carries them and its
+    tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own. Text is
+    read as the tokenizer was made for, cased or not.
+
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
+    max_pieces: longest input in pieces, special ones included; the encoder's limit if None.
+    mixed_precision, frozen: in training, as in `SortedTransformer.v1`.
+    gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
+        again on the way back: less memory for many labels, a third more time. As the two before,
+        it can be set in `attrs` of a trained model.
+
+    A pair that is too long is read in several inputs: the whole question with windows of the
+    sentence, which hold whole words and overlap by half. Each word is taken from the window in
+    which it is most central. Nothing is cut off.
+
+    The model takes a `PairInput` and gives a `PairReading`. The vector of a word is that of its
+    first piece followed by that of its last, `2 h` wide; zeros for a token without pieces.
+
+    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
+    found or is not supported; when called, for a question that leaves a sentence less than a
+    quarter of the input.
+    """
+    check_least(ARCHITECTURE, 8, max_pieces=8 if max_pieces is None else max_pieces)
+    return Model(
+        "pair_encoder",
+        forward,
+        init=init,
+        dims={"nO": None},
+        attrs={
+            "two_sided": True,
+            "mixed_precision": mixed_precision,
+            "frozen": frozen,
+            "gradient_checkpointing": gradient_checkpointing,
+        },
+        shims=[PairShim(name, max_pieces)],
+    )
+
+
+def init(model: PairEncoderModel, X: Any = None, Y: Any = None) -> None:
+    """Read the pretrained weights."""
+    shim = pair_shim(model)
+    shim.load()
+    model.set_dim("nO", 2 * shim.config["hidden_size"], force=True)
+
+
+def pair_shim(model: PairEncoderModel) -> "PairShim":
+    """The shim that holds the pretrained encoder and its tokenizer."""
+    return model.shims[0]  # type: ignore[return-value]
+
+
+def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:
+    """Tokenise docs and questions; pairs of them are encoded when they are asked for."""
+    shim = pair_shim(model)
+    encoder = shim.module
+    learns = is_train and not model.attrs["frozen"]
+    _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
+    questions = [shim.question(text) for text in X.questions]
+    sentences = _sentences(shim, X)
+    segment, asked = X.pairs.T
+    sizes = np.array([len(s.ids) for s in sentences], dtype=np.int64)[segment]
+    rooms = np.array([shim.room(question) for question in questions], dtype=np.int64)[asked]
+    joints: Dict[int, LongSentence] = {
+        int(i): cut_long(sentences[segment[i]].counts, int(rooms[i]))
+        for i in np.flatnonzero(sizes > rooms)
+    }
+
+    def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
+        pairs = [
+            Pair(questions[asked[i]], sentences[segment[i]], joints.get(int(i))) for i in batch
+        ]
+        with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
+            return _encode(shim, pairs)
+
+    lengths = sizes + shim.max_pieces - rooms
+    for i, (bounds, joint) in joints.items():
+        lengths[i] = joint.n_read + len(bounds) * (shim.max_pieces - rooms[i])
+    return PairReading(lengths, read), lambda: []
+
+
+def _set_checkpointing(encoder: Any, wanted: bool) -> None:
+    """Hugging Face's own, in training mode only. Set anew each time: the encoder may be a copy."""
+    if not wanted:
+        encoder.gradient_checkpointing_disable()
+        return
+    # What is computed again needs its dropout again, but the encoder is in evaluation mode by then.
+    again = {"context_fn": lambda: (contextlib.nullcontext(), running(True, encoder))}
+    encoder.gradient_checkpointing_enable({"use_reentrant": False, **again})
+
+
+class Sentence(NamedTuple):
+    """A segment in pieces: `(pieces,)` long ids, and `(words,)` int, how many each word has."""
+
+    ids: np.ndarray
+    counts: np.ndarray
+
+
+class Pair(NamedTuple):
+    """A question, `(pieces,)` long, a sentence, and its windows where it is too long for one."""
+
+    question: np.ndarray
+    sentence: Sentence
+    windows: Optional[LongSentence]
+
+
+def _sentences(shim: "PairShim", X: PairInput) -> List[Sentence]:
+    """The pieces of each segment; its doc is tokenised once."""
+    pieces = shim.pieces_of_segments(X.docs, X.segments)
+    sentences = []
+    for doc, start, end in X.segments.tolist():
+        ids, offsets = pieces[doc]
+        counts = np.diff(offsets[start : end + 1])
+        sentences.append(Sentence(ids[offsets[start] : offsets[end]], counts))
+    return sentences
+
+
+def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
+    """Vectors `(pairs, words, 2 h)` of the sentences' words, and their bool mask."""
+    inputs: List[Tuple[np.ndarray, np.ndarray]] = []
+    first_input = []
+    for pair in pairs:
+        first_input.append(len(inputs))
+        pieces = pair.sentence.ids
+        bounds = [(0, len(pieces))] if pair.windows is None else pair.windows[0]
+        inputs.extend((pair.question, pieces[begin:end]) for begin, end in bounds)
+    device = next(shim.module.parameters()).device
+    ids, types, mask = (torch.from_numpy(array).to(device) for array in shim.pad(inputs))
+    output = shim.module(ids, attention_mask=mask.long(), token_type_ids=types)
+    states = output.last_hidden_state.float()
+    places, words, has_piece = (
+        torch.from_numpy(array).to(device)
+        for array in _places_of_words(shim, pairs, first_input, states.shape[1])
+    )
+    flat = states.flatten(0, 1)
+    both = torch.cat([flat[places[0]], flat[places[1]]], dim=-1)
+    return both.masked_fill(~has_piece.unsqueeze(-1), 0.0), words
+
+
+def _places_of_words(
+    shim: "PairShim", pairs: List[Pair], first_input: List[int], width: int
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the first and last piece of each word stand among those of all inputs.
+
+    first_input: of each pair. width: of the padded inputs. Returns `(2, pairs, words)` int, and
+    `(pairs, words)` bool which of them are words and which of those have pieces.
+    """
+    shape = len(pairs), max(len(pair.sentence.counts) for pair in pairs)
+    places = np.zeros((2, *shape), dtype=np.int64)
+    words, has_piece = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    for i, (pair, row) in enumerate(zip(pairs, first_input)):
+        counts = pair.sentence.counts
+        real, ends = np.flatnonzero(counts), np.cumsum(counts)
+        words[i, : len(counts)] = True
+        has_piece[i, real] = True
+        place = _places(pair, row, width, shim.skip(pair.question))
+        places[0, i, real] = place[(ends - counts)[real]]
+        places[1, i, real] = place[ends[real] - 1]
+    return places, words, has_piece
+
+
+def _places(pair: Pair, row: int, width: int, skip: int) -> np.ndarray:
+    """Where each piece of a sentence stands among those of all inputs, `(pieces,)` int.
+
+    row: the pair's first input. width: of the padded inputs. skip: pieces before the sentence.
+    """
+    if pair.windows is None:
+        return row * width + skip + np.arange(len(pair.sentence.ids))
+    bounds, joint = pair.windows
+    begins = [(row + k) * width + skip for k in range(len(bounds))]
+    read = [begin + np.arange(b - a) for begin, (a, b) in zip(begins, bounds)]
+    return np.concatenate(read)[joint.chosen]
+
+
+class PairShim(PretrainedShim):
+    """Holds the encoder of pairs and its tokenizer; see `PretrainedShim`."""
+
+    def __init__(self, name: str, max_pieces: Optional[int]) -> None:
+        super().__init__(ARCHITECTURE, name, max_pieces)
+        self._questions: Dict[str, np.ndarray] = {}
+
+    def wrap(self, pretrained: Any) -> nn.Module:
+        """As in the base; questions are tokenised anew."""
+        self._questions = {}
+        return super().wrap(pretrained)
+
+    @property
+    def n_separators(self) -> int:
+        """Between question and sentence: RoBERTa has two."""
+        return 2 if self.config["model_type"] in ROBERTA_TYPES else 1
+
+    def question(self, text: str) -> np.ndarray:
+        """Pieces of a question, `(pieces,)` long. Each is tokenised once."""
+        if text not in self._questions:
+            self._questions[text] = self._question(text)
+        return self._questions[text]
+
+    def _question(self, text: str) -> np.ndarray:
+        assert self._tokenizer is not None
+        ids = np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+        if self.room(ids) < self.max_pieces // 4:
+            raise ValueError(
+                f"{ARCHITECTURE}: the question '{text}' has {len(ids)} pieces and leaves room for "
+                f"{max(0, self.room(ids))} of a sentence, less than a quarter of the "
+                f"{self.max_pieces} of an input. Ask a shorter question or set a larger max_pieces."
+            )
+        return ids
+
+    def skip(self, question: np.ndarray) -> int:
+        """Pieces before the sentence."""
+        return 1 + len(question) + self.n_separators
+
+    def room(self, question: np.ndarray) -> int:
+        """Pieces of a sentence that fit beside a question."""
+        return self.max_pieces - self.skip(question) - 1
+
+    def pad(
+        self, inputs: List[Tuple[np.ndarray, np.ndarray]]
+    ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Questions and sentences in pieces to `(inputs, pieces)` ids, token types and mask.
+
+        The sentence and the separator after it are of type 1 where the encoder has two types.
+        """
+        shape = len(inputs), max(self.skip(q) + len(s) + 1 for q, s in inputs)
+        ids = np.full(shape, self.special["pad"], dtype=np.int64)
+        types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+        two_types = self.config["type_vocab_size"] > 1
+        for i, (question, sentence) in enumerate(inputs):
+            skip, end = self.skip(question), self.skip(question) + len(sentence)
+            ids[i, 0] = self.special["cls"]
+            ids[i, 1 : 1 + len(question)] = question
+            ids[i, 1 + len(question) : skip] = ids[i, end] = self.special["sep"]
+            ids[i, skip:end] = sentence
+            types[i, skip : end + 1] = two_types
+            mask[i, : end + 1] = True
+        return ids, types, mask

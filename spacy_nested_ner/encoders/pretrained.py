@@ -1,0 +1,252 @@
+"""A pretrained encoder with its tokenizer: read once, then carried by the model that uses it."""
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+
+import numpy as np
+import srsly
+import torch
+from safetensors.torch import load as load_tensors
+from spacy.tokens import Doc
+from torch import Tensor, nn
+
+from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
+from spacy_nested_ner.model.shim import TorchShim
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Model types whose positions start behind the padding index, as RoBERTa's do.
+ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
+SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
+
+
+class PretrainedShim(TorchShim):
+    """Holds a pretrained encoder and its tokenizer: read from `name` once, then self-contained.
+
+    architecture: registered name, for errors. name: directory or hub name. max_pieces: the
+    encoder's limit if None. settings: of the subclass, JSON-serialisable and saved.
+    """
+
+    what = "encoder"
+
+    def __init__(
+        self,
+        architecture: str,
+        name: str,
+        max_pieces: Optional[int],
+        settings: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        super().__init__(None)
+        self.architecture = architecture
+        self.name = name
+        self.wanted_pieces = max_pieces
+        self.settings: Dict[str, Any] = settings or {}
+        # Of the pretrained model, JSON-serialisable.
+        self.config: Dict[str, Any] = {}
+        # Ids of the special pieces: "cls", "sep", "pad".
+        self.special: Dict[str, int] = {}
+        self.max_pieces = 0
+        self._tokenizer: Optional[Tokenizer] = None
+
+    def wrap(self, pretrained: Any) -> nn.Module:
+        """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`."""
+        pretrained.pooler = None
+        return pretrained
+
+    @property
+    def piece_embeddings(self) -> nn.Parameter:
+        """Embeddings of the word pieces, `(pieces, h)`; whatever `wrap` makes keeps them here."""
+        return self.module.embeddings.word_embeddings.weight
+
+    def load(self) -> None:
+        """Read configuration, tokenizer and weights from the directory or the hub."""
+        transformers = _transformers(self.architecture)
+        config, tokenizer = self._read_tokenizer(transformers)
+        with _explain(self.architecture, self.name):
+            pretrained = transformers.AutoModel.from_pretrained(self.name, config=config)
+        self.config = srsly.json_loads(config.to_json_string(use_diff=False))
+        self.special = _special_pieces(self.architecture, self.name, tokenizer)
+        self.max_pieces = self._limit(tokenizer.model_max_length)
+        self._tokenizer = _plain_tokenizer(tokenizer.backend_tokenizer.to_str())
+        self.set_module(self.wrap(pretrained))
+
+    def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
+        """Configuration and tokenizer. ValueError if there are none or they are not supported."""
+        with _explain(self.architecture, self.name):
+            config = transformers.AutoConfig.from_pretrained(self.name)
+        _check_config(self.architecture, self.name, config)
+        with _explain(self.architecture, self.name):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self.name, use_fast=True)
+        if not tokenizer.is_fast:
+            raise ValueError(
+                f"{self.architecture}: '{self.name}' has no fast tokenizer (tokenizer.json)."
+            )
+        return config, tokenizer
+
+    def _limit(self, tokenizer_limit: int) -> int:
+        """Longest input: what the positions allow and the settings or the tokenizer want."""
+        positions = self.config["max_position_embeddings"] - first_position(self.config)
+        if self.wanted_pieces is None:
+            return min(positions, tokenizer_limit)
+        if self.wanted_pieces > positions:
+            raise ValueError(
+                f"{self.architecture}: max_pieces is {self.wanted_pieces}, but '{self.name}' has "
+                f"positions for {positions} pieces only."
+            )
+        return self.wanted_pieces
+
+    def tokenise(self, docs: List[Doc]) -> List[DocPieces]:
+        """Pieces of each doc, word by word: ids `(pieces,)` long and `(words + 1,)` long offsets,
+        where the pieces of each word begin."""
+        assert self._tokenizer is not None
+        words = [_spaced_words(doc) for doc in docs]
+        coded = self._tokenizer.encode_batch(words, is_pretokenized=True, add_special_tokens=False)
+        pieces = []
+        for doc, code in zip(docs, coded):
+            word_of_piece = np.array(code.word_ids, dtype=np.int64)
+            offsets = np.zeros(len(doc) + 1, dtype=np.int64)
+            offsets[1:] = np.bincount(word_of_piece, minlength=len(doc)).cumsum()
+            pieces.append((np.array(code.ids, dtype=np.int64), offsets))
+        return pieces
+
+    def pieces_of_segments(self, docs: List[Doc], segments: np.ndarray) -> Dict[int, DocPieces]:
+        """Tokenise the docs that segments are taken from: pieces by the index of the doc."""
+        wanted = sorted({int(i) for i in segments[:, 0]})
+        return dict(zip(wanted, self.tokenise([docs[i] for i in wanted])))
+
+    def pad_windows(
+        self, windows: List[Window], mark_segment: bool = False
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """`(batch, pieces)` ids, token types and mask, special pieces added.
+
+        mark_segment: token type 1 for the pieces that vectors are wanted of.
+        """
+        shape = len(windows), max(len(window.ids) for window in windows) + 2
+        ids = np.full(shape, self.special["pad"], dtype=np.int64)
+        types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+        for i, window in enumerate(windows):
+            end = len(window.ids) + 1
+            ids[i, 0], ids[i, end] = self.special["cls"], self.special["sep"]
+            ids[i, 1:end] = window.ids
+            mask[i, : end + 1] = True
+            if mark_segment:
+                first = 1 + window.first
+                types[i, first : first + window.counts.sum()] = 1
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
+
+    def to_bytes(self) -> bytes:
+        """Settings, configuration and tokenizer as JSON, weights as safetensors."""
+        assert self._model is None or self._tokenizer is not None
+        own = {**self.settings, "max_pieces": self.max_pieces, "special": self.special}
+        return srsly.msgpack_dumps(
+            {
+                "settings": srsly.json_dumps(own),
+                "config": srsly.json_dumps(self.config),
+                "tokenizer": None if self._tokenizer is None else self._tokenizer.to_str(),
+                "weights": self._weights(),
+            }
+        )
+
+    def from_bytes(self, data: bytes) -> "PretrainedShim":
+        """Rebuild what `to_bytes` saved, without the directory or the hub."""
+        saved = srsly.msgpack_loads(data)
+        own = srsly.json_loads(saved["settings"])
+        self.max_pieces, self.special = own.pop("max_pieces"), own.pop("special")
+        self.settings, self.config = own, srsly.json_loads(saved["config"])
+        self._model = self._tokenizer = None
+        if saved["weights"] is not None:
+            self._tokenizer = _plain_tokenizer(saved["tokenizer"])
+            module = self.wrap(_random_encoder(self.architecture, self.config))
+            module.load_state_dict(load_tensors(saved["weights"]))
+            self.set_module(module)
+        return self
+
+
+def _spaced_words(doc: Doc) -> List[str]:
+    """Texts of the tokens, with the space before them, which RoBERTa's pieces tell apart."""
+    spaced = [False, *(bool(token.whitespace_) for token in doc)]
+    return [" " + token.text if space else token.text for token, space in zip(doc, spaced)]
+
+
+def _transformers(architecture: str) -> Any:
+    try:
+        import transformers
+    except ImportError as err:
+        raise ImportError(
+            f"{architecture} needs Hugging Face transformers: "
+            "pip install 'spacy_nested_ner[transformers]'."
+        ) from err
+    return transformers
+
+
+@contextlib.contextmanager
+def _explain(architecture: str, name: str) -> Iterator[None]:
+    """Turn the many errors of a model that is not there or not whole into one that says so."""
+    try:
+        path = Path(name)
+        if (path.is_absolute() or name.startswith(".")) and not path.is_dir():
+            raise OSError(f"there is no directory '{name}'")
+        yield
+    except (OSError, ValueError, KeyError) as err:
+        raise ValueError(
+            f"{architecture}: cannot read a pretrained encoder from '{name}'. Set 'name' of the "
+            "component's tok2vec to a directory with config.json, tokenizer.json and "
+            "model.safetensors, or to a model name of the hub (which needs a network or a filled "
+            "cache). A trained pipeline carries its encoder: go on training it with "
+            f"nlp.resume_training, not with nlp.initialize. The error was: {err}"
+        ) from err
+
+
+def _check_config(architecture: str, name: str, config: Any) -> None:
+    if config.model_type not in SUPPORTED_TYPES:
+        raise ValueError(
+            f"{architecture}: '{name}' is a model of type '{config.model_type}'. Supported are "
+            f"{', '.join(SUPPORTED_TYPES)}."
+        )
+    kind = getattr(config, "position_embedding_type", "absolute")
+    if kind != "absolute" or config.is_decoder:
+        raise ValueError(
+            f"{architecture}: '{name}' is a decoder or has positions of type '{kind}'. Supported "
+            "are encoders with absolute positions."
+        )
+
+
+def first_position(config: Dict[str, Any]) -> int:
+    """Position id of the first piece."""
+    return config["pad_token_id"] + 1 if config["model_type"] in ROBERTA_TYPES else 0
+
+
+def _special_pieces(architecture: str, name: str, tokenizer: Any) -> Dict[str, int]:
+    special = {
+        "cls": tokenizer.cls_token_id,
+        "sep": tokenizer.sep_token_id,
+        "pad": tokenizer.pad_token_id,
+    }
+    missing = [key for key, piece in special.items() if piece is None]
+    if missing:
+        raise ValueError(
+            f"{architecture}: the tokenizer of '{name}' has no special token for "
+            f"{', '.join(missing)}."
+        )
+    return special
+
+
+def _plain_tokenizer(data: str) -> "Tokenizer":
+    """A tokenizer that neither cuts nor pads, and reads "[SEP]" in a text as text."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(data)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def _random_encoder(architecture: str, config: Dict[str, Any]) -> Any:
+    """An encoder without trained weights from its configuration."""
+    transformers = _transformers(architecture)
+    settings = {k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")}
+    built = transformers.AutoConfig.for_model(config["model_type"], **settings)
+    return transformers.AutoModel.from_config(built)

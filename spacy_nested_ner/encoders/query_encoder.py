@@ -1,0 +1,236 @@
+"""A pretrained encoder that instance queries travel through together with the text (PIQN)."""
+
+from typing import (
+    Any,
+    Callable,
+    List,
+    Literal,
+    Optional,
+    Tuple,
+)
+
+import numpy as np
+import torch
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d, Floats3d
+from thinc.util import torch2xp, xp2torch
+from torch import Tensor
+
+from spacy_nested_ner.encoders.piece_windows import (
+    Window,
+    cut_windows,
+    join_queries,
+    join_words,
+    pool_windows,
+    vector_order,
+)
+from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
+from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
+from spacy_nested_ner.model.batching import cut_batches
+from spacy_nested_ner.model.shim import ModuleShim, running
+from spacy_nested_ner.systems.head import check_least
+
+ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
+
+EncoderInput = Tuple[List[Doc], np.ndarray]
+EncoderOutput = Tuple[Floats2d, Floats3d]
+Backprop = Callable[[EncoderOutput], List[Any]]
+
+
+def build_query_encoder(
+    name: str,
+    n_queries: int = 60,
+    context: int = 32,
+    word_pooling: Literal["max", "mean", "first"] = "max",
+    query_type_embedding: bool = True,
+    query_interaction: bool = True,
+    mark_segment: bool = False,
+    max_pieces: Optional[int] = None,
+    batch_pieces: int = 1024,
+) -> Model[EncoderInput, EncoderOutput]:
+    """`spacy_nested_ner.QueryEncoder.v1`: words and queries in one pretrained encoder with one-way
+    attention (PIQN section 3.2): queries attend to all pieces and to each other, pieces to pieces.
+
+    The weights are read when the model is initialised; a saved model carries them and its
+    tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own.
+
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
+    n_queries: M, the number of queries.
+    context: words of the doc on either side of a segment that are encoded with it and dropped
+        afterwards, as much as fits (the authors' code takes the neighbouring sentences). With
+        sentences of 25 words and 60 queries, 32 doubles the cost of 0 and 64 triples it.
+    word_pooling: how the pieces of a word make its vector; the authors' code takes the maximum.
+    query_type_embedding: one more learned vector, shared by all queries (U^q of eq. 1).
+    query_interaction: whether queries attend to each other.
+    mark_segment: token type 1 for the pieces of the segment, 0 for its context (the authors' BERT
+        runs). Off, because RoBERTa has one type only and sentence encoders never saw type 1.
+    max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None.
+    batch_pieces: padded pieces and queries that the encoder sees at once. Segments are sorted by
+        length before. As `batch_words` of the head, it can be set in `attrs` of a trained model.
+
+    A segment with more pieces than the encoder takes is read without context, in windows of whole
+    words that overlap by half. The vector of a word comes from the window in which the word is
+    most central (most pieces on the poorer side); a word with more pieces than a window holds is
+    pooled from all of them, each from the window in which it is most central. The queries are
+    means over the windows, weighted by the pieces that each window answers for. Nothing is cut
+    off, but a training step needs memory for all windows of its batch.
+
+    The model takes docs and an int array `(S, 3)` of segments: index of the doc, first token, end
+    token (exclusive). It returns the word vectors of all segments, one after the other, `(words,
+    h) float`, and the queries `(S, M, h) float`. A token without pieces has a vector of zeros.
+    The parameters of the queries belong to the node `model.get_ref("queries")`, so that they can
+    have a learning rate of their own.
+
+    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
+    found or is not supported.
+    """
+    check_least(ARCHITECTURE, 0, context=context)
+    check_least(ARCHITECTURE, 1, n_queries=n_queries, batch_pieces=batch_pieces)
+    check_least(ARCHITECTURE, 3, max_pieces=3 if max_pieces is None else max_pieces)
+    queries: Model[Any, Any] = Model(
+        "instance_queries",
+        _queries_are_read_by_their_parent,
+        attrs={"from_scratch": True},
+        shims=[QueryShim(n_queries, query_type_embedding)],
+    )
+    return Model(
+        "query_encoder",
+        forward,
+        init=init,
+        layers=[queries],
+        refs={"queries": queries},
+        dims={"nO": None},
+        attrs={
+            "n_queries": n_queries,
+            "context": context,
+            "word_pooling": word_pooling,
+            "mark_segment": mark_segment,
+            "batch_pieces": batch_pieces,
+        },
+        shims=[EncoderShim(name, max_pieces, query_interaction)],
+    )
+
+
+def init(
+    model: Model[EncoderInput, EncoderOutput], X: Optional[EncoderInput] = None, Y: Any = None
+) -> None:
+    """Read the pretrained weights and draw fresh queries."""
+    shim = encoder_shim(model)
+    shim.load()
+    config = shim.config
+    if model.attrs["mark_segment"] and config["type_vocab_size"] < 2:
+        raise ValueError(
+            f"{ARCHITECTURE}: '{shim.name}' knows one token type only: set mark_segment to false."
+        )
+    width = config["hidden_size"]
+    query_shim(model).build(
+        width=width, dropout=config["hidden_dropout_prob"], eps=config["layer_norm_eps"]
+    )
+    model.set_dim("nO", width, force=True)
+
+
+def encoder_shim(model: Model[EncoderInput, EncoderOutput]) -> "EncoderShim":
+    """The shim that holds the pretrained encoder and its tokenizer."""
+    return model.shims[0]  # type: ignore[return-value]
+
+
+def query_shim(model: Model[EncoderInput, EncoderOutput]) -> "QueryShim":
+    """The shim that holds the parameters of the queries."""
+    return model.layers[0].shims[0]  # type: ignore[return-value]
+
+
+def _queries_are_read_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:
+    raise ValueError("Instance queries have no input: call the query encoder that they belong to.")
+
+
+# Forward pass
+
+
+def forward(
+    model: Model[EncoderInput, EncoderOutput], X: EncoderInput, is_train: bool
+) -> Tuple[EncoderOutput, Backprop]:
+    """Encode segments; see `build_query_encoder` for input and output."""
+    docs, segments = X
+    shim, tables = encoder_shim(model), query_shim(model)
+    encoder, queries = shim.module, tables.module
+    pieces = shim.pieces_of_segments(docs, segments)
+    windows, joints = cut_windows(
+        pieces, segments, model.attrs["context"], room=shim.max_pieces - 2
+    )
+    with running(is_train, encoder, queries):
+        words, asked = _encode(model, windows)
+        if joints:
+            n_words = segments[:, 2] - segments[:, 1]
+            how = model.attrs["word_pooling"]
+            words = join_words(words, n_words, joints, how)
+            asked = join_queries(asked, len(segments), joints)
+
+    def backprop(d_output: EncoderOutput) -> List[Any]:
+        if len(windows):
+            d_words, d_queries = (xp2torch(d, device=words.device) for d in d_output)
+            torch.autograd.backward([words, asked], [d_words, d_queries])
+        return []
+
+    return (torch2xp(words.detach()), torch2xp(asked.detach())), backprop  # type: ignore[return-value]
+
+
+def _encode(
+    model: Model[EncoderInput, EncoderOutput], windows: List[Window]
+) -> Tuple[Tensor, Tensor]:
+    """Vectors and queries in the order of the windows."""
+    shim, queries = encoder_shim(model), query_shim(model).module
+    n_queries, width = queries.content.shape
+    device = queries.content.device
+    if not windows:
+        empty = queries.content.new_zeros
+        return empty((0, width)), empty((0, n_queries, width))
+    words, asked = [], []
+    lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
+    batches = cut_batches(lengths, model.attrs["batch_pieces"])
+    for batch in batches:
+        chosen = [windows[i] for i in batch]
+        ids, types, mask = (
+            t.to(device) for t in shim.pad_windows(chosen, model.attrs["mark_segment"])
+        )
+        states, answers = shim.module(ids, types, mask, *queries(len(chosen)))
+        words.append(pool_windows(states, chosen, model.attrs["word_pooling"]))
+        asked.append(answers)
+    order = np.concatenate(batches)
+    n_vectors = np.array([len(window.counts) for window in windows])
+    index = torch.from_numpy(vector_order(order, n_vectors)).to(device)
+    back = torch.from_numpy(np.argsort(order)).to(device)
+    return torch.cat(words)[index], torch.cat(asked)[back]
+
+
+# Weights and their serialisation
+
+
+class QueryShim(ModuleShim):
+    """Holds the tables of the queries, which do not exist before the encoder's width is known."""
+
+    what = "query table"
+
+    def __init__(self, n_queries: int, with_type: bool) -> None:
+        super().__init__(InstanceQueries, {"n_queries": n_queries, "with_type": with_type})
+
+
+class EncoderShim(PretrainedShim):
+    """Holds the encoder that words and queries travel through, and its tokenizer.
+
+    query_interaction: whether queries see each other. The rest: see `PretrainedShim`.
+    """
+
+    def __init__(self, name: str, max_pieces: Optional[int], query_interaction: bool) -> None:
+        super().__init__(ARCHITECTURE, name, max_pieces, {"query_interaction": query_interaction})
+
+    def wrap(self, pretrained: Any) -> OneWayEncoder:
+        """The pretrained layers under one-way attention."""
+        return OneWayEncoder(
+            pretrained.embeddings,
+            pretrained.encoder.layer,
+            attention_heads=self.config["num_attention_heads"],
+            attention_dropout=self.config["attention_probs_dropout_prob"],
+            first_position=first_position(self.config),
+            query_interaction=self.settings["query_interaction"],
+        )

@@ -1,0 +1,144 @@
+"""A pretrained encoder as a plain tok2vec that wastes little on padding."""
+
+from typing import Any, Callable, List, Literal, Optional, Tuple
+
+import numpy as np
+import torch
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
+from thinc.util import torch2xp, xp2torch
+from torch import Tensor
+
+from spacy_nested_ner.encoders.piece_windows import (
+    Window,
+    cut_windows,
+    join_words,
+    pool_windows,
+    vector_order,
+)
+from spacy_nested_ner.encoders.pretrained import PretrainedShim
+from spacy_nested_ner.model.batching import cut_batches
+from spacy_nested_ner.model.shim import running
+from spacy_nested_ner.systems.head import check_least
+
+ARCHITECTURE = "spacy_nested_ner.SortedTransformer.v1"
+# Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
+BATCH_PIECES = {"cpu": 256, "cuda": 8192}
+
+SortedTransformer = Model[List[Doc], List[Floats2d]]
+
+
+def build_sorted_transformer(
+    name: str,
+    word_pooling: Literal["max", "mean", "first"] = "mean",
+    max_pieces: Optional[int] = None,
+    batch_pieces: Optional[int] = None,
+    mixed_precision: bool = False,
+    frozen: bool = False,
+) -> SortedTransformer:
+    """`spacy_nested_ner.SortedTransformer.v1`: the last layer of a pretrained encoder, pooled to
+    words, for any component that takes a tok2vec, spaCy's own included.
+
+    Docs are sorted by length and cut into batches of few padded pieces, in training as well as in
+    prediction: on a CPU small batches of one length are faster than large ones. The vectors of a
+    doc do not depend on the docs beside it. The weights are read when the model is initialised; a
+    saved model carries them and its tokenizer and needs neither the directory nor the hub. Dropout
+    is the encoder's own.
+
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
+    word_pooling: how the pieces of a word make its vector.
+    max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None. A
+        longer doc is read in windows that overlap by half; a word's vector comes from the window
+        in which it is most central. Nothing is cut off.
+    batch_pieces: padded pieces that the encoder sees at once: speed and memory only. None takes
+        256 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
+
+    mixed_precision: matrix products in bfloat16 in training, about twice as fast where the
+        hardware has them (GPUs, CPUs with avx512_bf16 or amx_bf16) and slower where it has not.
+        Weights and predictions are float32 in any case. It can be set in `attrs`, too.
+    frozen: the encoder does not learn and has no dropout: a training step costs a prediction of
+        it. It can be set in `attrs`, too.
+
+    Takes docs, returns `(words, h) float` for each. A token without pieces, such as a space, has a
+    vector of zeros.
+
+    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
+    found or is not supported.
+    """
+    check_least(ARCHITECTURE, 3, max_pieces=3 if max_pieces is None else max_pieces)
+    check_least(ARCHITECTURE, 1, batch_pieces=1 if batch_pieces is None else batch_pieces)
+    return Model(
+        "sorted_transformer",
+        forward,
+        init=init,
+        dims={"nO": None},
+        attrs={
+            "word_pooling": word_pooling,
+            "batch_pieces": batch_pieces,
+            "mixed_precision": mixed_precision,
+            "frozen": frozen,
+        },
+        shims=[PretrainedShim(ARCHITECTURE, name, max_pieces)],
+    )
+
+
+def init(model: SortedTransformer, X: Optional[List[Doc]] = None, Y: Any = None) -> None:
+    """Read the pretrained weights."""
+    shim = encoder_shim(model)
+    shim.load()
+    model.set_dim("nO", shim.config["hidden_size"], force=True)
+
+
+def encoder_shim(model: SortedTransformer) -> PretrainedShim:
+    """The shim that holds the pretrained encoder and its tokenizer."""
+    return model.shims[0]  # type: ignore[return-value]
+
+
+def forward(
+    model: SortedTransformer, docs: List[Doc], is_train: bool
+) -> Tuple[List[Floats2d], Callable[[List[Floats2d]], List[Doc]]]:
+    """Encode whole docs."""
+    shim, how = encoder_shim(model), model.attrs["word_pooling"]
+    learns = is_train and not model.attrs["frozen"]
+    encoder = shim.module
+    n_words = np.array([len(doc) for doc in docs], dtype=np.int64)
+    segments = np.array([(i, 0, n) for i, n in enumerate(n_words.tolist()) if n], dtype=np.int64)
+    if not len(segments):
+        width = shim.config["hidden_size"]
+        return [model.ops.alloc2f(0, width) for _ in docs], lambda d_vectors: []
+    windows, joints = cut_windows(
+        shim.pieces_of_segments(docs, segments), segments, context=0, room=shim.max_pieces - 2
+    )
+    with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
+        words = _encode(shim, windows, how, model.attrs["batch_pieces"])
+        if joints:
+            words = join_words(words, n_words[n_words > 0], joints, how)
+
+    def backprop(d_vectors: List[Floats2d]) -> List[Doc]:
+        if learns:
+            gradient = model.ops.flatten([d for d, n in zip(d_vectors, n_words) if n])
+            words.backward(xp2torch(gradient, device=words.device))
+        return []
+
+    vectors = torch2xp(words.detach())
+    ends = np.cumsum(n_words)
+    return [vectors[end - n : end] for end, n in zip(ends, n_words)], backprop  # type: ignore[misc]
+
+
+def _encode(
+    shim: PretrainedShim, windows: List[Window], how: str, batch_pieces: Optional[int]
+) -> Tensor:
+    """Vectors in the order of the windows, `(vectors, h)`."""
+    device = next(shim.module.parameters()).device
+    budget = batch_pieces or BATCH_PIECES.get(device.type, BATCH_PIECES["cuda"])
+    batches = cut_batches(np.array([len(window.ids) for window in windows]) + 2, budget)
+    pooled = []
+    for batch in batches:
+        chosen = [windows[i] for i in batch]
+        ids, types, mask = (t.to(device) for t in shim.pad_windows(chosen))
+        states = shim.module(ids, attention_mask=mask, token_type_ids=types).last_hidden_state
+        pooled.append(pool_windows(states.float(), chosen, how))
+    n_vectors = np.array([len(window.counts) for window in windows])
+    order = vector_order(np.concatenate(batches), n_vectors)
+    return torch.cat(pooled)[torch.from_numpy(order).to(device)]

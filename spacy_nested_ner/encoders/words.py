@@ -1,0 +1,58 @@
+"""Word vectors of a tok2vec as one tensor, and the way back."""
+
+from typing import Any, Callable, List, NamedTuple, Optional
+
+import numpy as np
+from spacy.tokens import Doc
+from thinc.api import get_torch_default_device
+from thinc.util import torch2xp, xp2torch
+from torch import Tensor
+
+from spacy_nested_ner.model.types import Tok2VecModel
+
+
+class EncodedWords(NamedTuple):
+    """What a tok2vec makes of a batch of docs.
+
+    words: `(all words, width)` float, doc after doc. lengths: `(docs,)` int, words per doc.
+    backprop: takes the gradient of `words` (None for zeros), returns what the tok2vec's own
+    callback returns.
+    """
+
+    words: Tensor
+    lengths: np.ndarray
+    backprop: Callable[[Optional[Tensor]], List[Any]]
+
+
+def encode_words(
+    tok2vec: Tok2VecModel, docs: List[Doc], width: int, is_train: bool
+) -> EncodedWords:
+    """Run a tok2vec. width: of the result where there is no word at all."""
+    vectors, backprop = tok2vec(docs, is_train)
+    # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
+    real = [array for array in vectors if array.shape[0]]
+    flat = tok2vec.ops.flatten(real) if real else tok2vec.ops.alloc2f(0, width)
+    words = to_torch(flat, is_train)
+    lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+
+    def back(d_words: Optional[Tensor]) -> List[Any]:
+        gradient = gradient_of(d_words, words)
+        return backprop(
+            [
+                gradient[start : start + len(array)] if len(array) else array
+                for start, array in zip(starts, vectors)
+            ]
+        )
+
+    return EncodedWords(words, lengths, back)
+
+
+def to_torch(array: Any, requires_grad: bool) -> Tensor:
+    """An array of the ops in use as a tensor on the device in use."""
+    return xp2torch(array, requires_grad=requires_grad, device=get_torch_default_device())
+
+
+def gradient_of(gradient: Optional[Tensor], like: Tensor) -> Any:
+    """As an array of the ops in use; zeros where the loss did not reach."""
+    return torch2xp(like.new_zeros(like.shape) if gradient is None else gradient)

@@ -1,0 +1,268 @@
+"""What there is to know of the data before training: `nested-ner inspect`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_nested_ner.corpora.statistics import SplitStatistics
+from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
+from spacy_nested_ner.pipeline.gold import gold_segments
+from spacy_nested_ner.pipeline.segments import cut_segments
+
+RARE = 50
+"""Fewer entities make a label rare: what `spacy debug data` says of new labels."""
+PERCENTILES = (50, 90, 95, 99, 100)
+
+
+@dataclass
+class SplitInspection:
+    """One data set.
+
+    counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
+    texts. mentions: entities by text and label. unannotated: docs without the spans key. lost:
+    entities that a pipe cannot learn from, by reason, see `gold_segments`.
+    """
+
+    counts: SplitStatistics = field(default_factory=SplitStatistics)
+    lengths: Dict[str, List[int]] = field(default_factory=dict)
+    sentences: Counter = field(default_factory=Counter)
+    mentions: Counter = field(default_factory=Counter)
+    unannotated: int = 0
+    lost: Counter = field(default_factory=Counter)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Ready for JSON."""
+        per_label = {
+            label: {
+                "mean": float(np.mean(lengths)),
+                **{f"{p}%": int(np.percentile(lengths, p, method="higher")) for p in PERCENTILES},
+            }
+            for label, lengths in sorted(self.lengths.items())
+        }
+        return {
+            **self.counts.to_dict(),
+            "length_by_label": per_label,
+            "documents_without_annotation": self.unannotated,
+            "lost": {reason: count for reason, count in self.lost.items() if count},
+        }
+
+
+def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspection:
+    """Count everything in one data set.
+
+    examples: the predicted docs hold the tokens that a pipeline would see.
+    """
+    found = SplitInspection()
+    for example in examples:
+        doc = example.reference
+        if spans_key not in doc.spans:
+            found.unannotated += 1
+            continue
+        found.counts.add(doc, spans_key, Counter())
+        for span in doc.spans[spans_key]:
+            found.lengths.setdefault(span.label_, []).append(len(span))
+            found.mentions[_plain(span), span.label_] += 1
+        found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
+    return found
+
+
+def _sentences(doc: Doc) -> Iterator[Span]:
+    if doc.has_annotation("SENT_START"):
+        yield from doc.sents
+    else:
+        yield doc[:]
+
+
+def _plain(span: Span) -> str:
+    return " ".join(span.text.split())
+
+
+# Train beside dev
+
+
+def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
+    """How much of dev is in train: sentences by their text, entities by text and label."""
+    common = [text for text in dev.sentences if text in train.sentences]
+    seen = sum(count for mention, count in dev.mentions.items() if mention in train.mentions)
+    total = sum(dev.mentions.values())
+    return {
+        "sentences": sum(dev.sentences[text] for text in common),
+        "sentences_percent": _percent(sum(dev.sentences[text] for text in common), dev.sentences),
+        "examples": sorted(common, key=len, reverse=True)[:3],
+        "entities_seen": seen,
+        "entities_seen_percent": 100 * seen / total if total else 0.0,
+        "labels_not_in_train": sorted(set(dev.counts.labels) - set(train.counts.labels)),
+    }
+
+
+def _percent(part: int, whole: Counter) -> float:
+    return 100 * part / max(1, sum(whole.values()))
+
+
+# Limits of the systems
+
+
+def inspect_limits(
+    examples: Sequence[Example], components: Sequence[Component], spans_key: str
+) -> Tuple[List[Dict[str, Any]], Counter]:
+    """The data against what each component can hold, segment by segment as it would see them.
+
+    examples: the predicted docs hold the tokens that a pipeline would see.
+    RETURNS: one dict per component and limit; and the entities lost before any system sees them, by
+        reason (see `gold_segments`), where windows differ the largest number.
+    """
+    annotated = [eg for eg in examples if spans_key in eg.reference.spans]
+    lengths = Counter(len(s) for eg in annotated for s in eg.reference.spans[spans_key])
+    labels = {span.label_ for eg in annotated for span in eg.reference.spans[spans_key]}
+    seen: Dict[Tuple[int, int], _Segments] = {}
+    rows: List[Dict[str, Any]] = []
+    lost: Counter = Counter()
+    for component in components:
+        window = (component.settings.get("window", 0), component.settings.get("stride", 0))
+        if window not in seen:
+            seen[window] = _Segments.of(annotated, spans_key, labels, *window)
+            lost |= seen[window].lost
+        named = {"component": component.name, "factory": component.factory}
+        found = limits(component)
+        rows += [{**named, **_against(limit, seen[window], lengths)} for limit in found]
+        if not found:
+            rows.append({**named, "limit": None})
+    return rows, lost
+
+
+@dataclass
+class _Segments:
+    """Words, entities and text of every segment, and what no segment holds."""
+
+    words: List[int] = field(default_factory=list)
+    entities: List[int] = field(default_factory=list)
+    texts: List[str] = field(default_factory=list)
+    lost: Counter = field(default_factory=Counter)
+
+    @classmethod
+    def of(
+        cls, examples: Iterable[Example], spans_key: str, labels: Set[str], window: int, stride: int
+    ) -> _Segments:
+        """window: 0 for a component that sees whole docs."""
+        index = {label: i for i, label in enumerate(sorted(labels))}
+        found = cls()
+        for example in examples:
+            doc = example.predicted
+            size = window or max(1, len(doc))
+            rows = cut_segments([doc], size, stride or size).rows
+            placed = gold_segments([example], rows, spans_key, index)
+            found.lost.update(placed.lost)
+            found.words += (rows[:, 2] - rows[:, 1]).tolist()
+            found.entities += [len(group) for group in placed.entities]
+            found.texts += [doc[first:last].text for _, first, last in rows.tolist()]
+        return found
+
+
+def _against(limit: Limit, segments: _Segments, lengths: Counter) -> Dict[str, Any]:
+    result: Dict[str, Any] = {"limit": limit.what, "settings": limit.settings}
+    if limit.entities is not None:
+        room = [limit.entities(words) for words in segments.words]
+        over = [max(0, n - most) for n, most in zip(segments.entities, room)]
+        worst = int(np.argmax(over)) if any(over) else None
+        shares = [n / most for n, most in zip(segments.entities, room) if most]
+        result["sentences_over"] = sum(each > 0 for each in over)
+        result["entities_over"] = sum(over)
+        result["fullest_percent"] = 100 * max(shares, default=0.0)
+        if worst is not None:
+            result["worst"] = {
+                "text": segments.texts[worst],
+                "entities": segments.entities[worst],
+                "room": room[worst],
+            }
+    if limit.lengths is not None:
+        unlisted = {n: count for n, count in lengths.items() if not limit.lengths(n)}
+        result["entities_of_other_length"] = sum(unlisted.values())
+        result["other_lengths"] = {str(n): unlisted[n] for n in sorted(unlisted)}
+    if limit.reach is not None:
+        result["reach"] = limit.reach
+        result["entities_over"] = sum(c for n, c in lengths.items() if n > limit.reach)
+    if result["entities_over"] or result.get("entities_of_other_length"):
+        result["remedy"] = limit.remedy
+    return result
+
+
+# Everything
+
+
+def inspection(
+    train: SplitInspection,
+    dev: Optional[SplitInspection],
+    limit_rows: Sequence[Mapping[str, Any]],
+    rare: int = RARE,
+) -> Dict[str, Any]:
+    """The whole report, ready for JSON, with what deserves attention in "warnings"."""
+    report = {
+        "train": train.to_dict(),
+        "dev": dev.to_dict() if dev is not None else None,
+        "rare_labels": {
+            label: count
+            for label, count in sorted(train.counts.labels.items(), key=lambda item: item[1])
+            if count < rare
+        },
+        "overlap": overlap(train, dev) if dev is not None else None,
+        "limits": list(limit_rows),
+    }
+    return {**report, "warnings": list(_warnings(report, rare))}
+
+
+def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
+    for label, count in report["rare_labels"].items():
+        yield f"Label {label!r} has {count} entities in train, fewer than {rare}."
+    for split in ("train", "dev"):
+        yield from _split_warnings(split, report[split] or {})
+    common = report["overlap"]
+    if common:
+        if common["labels_not_in_train"]:
+            yield f"Labels in dev but not in train: {', '.join(common['labels_not_in_train'])}."
+        if common["sentences"]:
+            yield (
+                f"{common['sentences']} sentences of dev ({common['sentences_percent']:.1f} %) are "
+                "in train word for word."
+            )
+    for row in report["limits"]:
+        yield from _limit_warnings(row)
+
+
+def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
+    if found.get("documents_without_annotation"):
+        yield f"{found['documents_without_annotation']} docs of {split} have no annotation."
+    for reason, count in found.get("lost", {}).items():
+        yield f"{count} entities of {split} cannot be learned from: {reason}."
+    if found.get("crossing_pairs"):
+        yield (
+            f"{found['crossing_pairs']} pairs of spans in {split} cross; overlap = 'no_crossing' "
+            "would lose one of each."
+        )
+    if found.get("same_span_labels"):
+        pairs = sum(found["same_span_labels"].values())
+        yield f"{pairs} pairs of labels in {split} share a span; leave labels_per_span at null."
+
+
+def _limit_warnings(row: Mapping[str, Any]) -> Iterator[str]:
+    if row["limit"] is None:
+        return
+    name = row["component"] + ("" if row["component"] == row["factory"] else f" ({row['factory']})")
+    settings = ", ".join(f"{key} = {value}" for key, value in row["settings"].items())
+    if row.get("sentences_over"):
+        yield (
+            f"{name}: {row['sentences_over']} sentences hold more entities than {row['limit']} "
+            f"({settings}), {row['entities_over']} entities too many; {row['remedy']}."
+        )
+    if row.get("entities_of_other_length"):
+        beyond = row["entities_over"]
+        yield (
+            f"{name}: {row['entities_of_other_length']} entities are of a length that is not among "
+            f"the {row['limit']} ({settings}), {beyond} of them longer than it can reach "
+            f"({row['reach']:.1f} words); {row['remedy']}."
+        )

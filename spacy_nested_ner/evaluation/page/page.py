@@ -1,0 +1,293 @@
+"""One HTML page with the gold and the predicted nested spans of sentences, side by side.
+
+What stands on it is worked out here and goes into the page as JSON; the files in `files` draw
+it. The page is one file and asks for nothing from the network.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_nested_ner.corpora.statistics import nesting
+from spacy_nested_ner.evaluation.scores.entities import (
+    Entity,
+    GoldOrder,
+    solid_offsets,
+    span_scores,
+)
+from spacy_nested_ner.evaluation.scores.metrics import PRF
+
+KINDS = (
+    "right",
+    "wrong label",
+    "wrong boundary",
+    "wrong label and boundary",
+    "spurious",
+    "missed",
+)
+"""right; wrong label on the span of a missed gold entity; right label on a span that overlaps one;
+neither, but overlapping one; a prediction that overlaps none; a gold entity that no wrong
+prediction overlaps. Gold entities that were not found have the kind of their best prediction."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A span to be drawn. start, end: tokens of its doc, end exclusive. kind: one of `KINDS`.
+    depth: in the gold annotation, 1 is outermost. score: None where the pipeline gives none."""
+
+    start: int
+    end: int
+    label: str
+    kind: str
+    depth: int
+    score: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Gold and predicted entities of one sentence.
+
+    name: of its doc, and its number there if the doc has several. words, predicted_words: with the
+    space after them, of the two docs. direction: "ltr" or "rtl".
+    """
+
+    name: str
+    words: List[str]
+    predicted_words: List[str]
+    gold: List[Mark]
+    predicted: List[Mark]
+    direction: str = "ltr"
+
+
+def choose_examples(
+    examples: Iterable[Example], limit: int, spans_key: str = "sc", seed: int = 0
+) -> List[Example]:
+    """At most `limit` annotated examples, in their order: all if these are so few; else drawn at
+    random (`seed`) from those with nested entities, then from those with others, then the rest.
+
+    Raises ValueError if there are no gold entities under `spans_key`, and says under which keys
+    there are some.
+    """
+    groups: Tuple[List[Tuple[int, Example]], ...] = ([], [], [])
+    keys: Counter = Counter()
+    for i, example in enumerate(examples):
+        keys.update({key: len(group) for key, group in example.reference.spans.items()})
+        if spans_key in example.reference.spans:
+            spans = [(s.start, s.end) for s in example.reference.spans[spans_key]]
+            groups[0 if nesting(spans).nested else 1 if spans else 2].append((i, example))
+    if not groups[0] and not groups[1]:
+        raise ValueError(f"No gold entities under spans key {spans_key!r}. {_known_keys(keys)}")
+    rng = random.Random(seed)
+    chosen: List[Tuple[int, Example]] = []
+    for group in groups:
+        chosen += rng.sample(group, min(limit - len(chosen), len(group)))
+    return [example for _, example in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _known_keys(keys: Counter) -> str:
+    if not keys:
+        return "The docs have no span groups at all: gold data is needed."
+    known = ", ".join(f"{key!r} ({count} spans)" for key, count in keys.most_common())
+    return f"The docs have: {known}. Choose one of these as spans key."
+
+
+def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Comparison]:
+    """Compare by characters and labels; the texts may differ in whitespace.
+
+    RETURNS: One comparison for each sentence of the gold doc, or one in all where it has no
+        sentence boundaries. Sentences that an entity or a predicted token spans stay together.
+    """
+    gold, found = _placed(gold_doc, spans_key), _placed(predicted_doc, spans_key)
+    missed, wrong = gold.keys() - found.keys(), found.keys() - gold.keys()
+    order = GoldOrder((start, end) for start, end, _ in gold)
+
+    def marks(
+        entities: Dict[Entity, Tuple[Span, Optional[float]]], others: Set[Entity], none: str
+    ) -> List[Mark]:
+        return [
+            Mark(
+                span.start,
+                span.end,
+                span.label_,
+                _kind(entity, others, none) if entity in missed | wrong else "right",
+                order.place(*entity[:2])[0],
+                score,
+            )
+            for entity, (span, score) in sorted(entities.items(), key=lambda item: item[0])
+        ]
+
+    gold_marks, predicted = marks(gold, wrong, "missed"), marks(found, missed, "spurious")
+    name = str(gold_doc.user_data.get("doc_id", ""))
+    parts = list(_parts(gold_doc, predicted_doc, [*gold, *found]))
+    return [
+        Comparison(
+            name if len(parts) == 1 else f"{name} {number}".strip(),
+            [token.text_with_ws for token in gold_doc[first:last]],
+            [token.text_with_ws for token in predicted_doc[other_first:other_last]],
+            _inside(gold_marks, first, last),
+            _inside(predicted, other_first, other_last),
+            gold_doc.vocab.writing_system.get("direction", "ltr"),
+        )
+        for number, (first, last, other_first, other_last) in enumerate(parts, start=1)
+    ]
+
+
+def _parts(
+    gold_doc: Doc, predicted_doc: Doc, entities: Sequence[Entity]
+) -> Iterator[Tuple[int, int, int, int]]:
+    """First and end token of each sentence in both docs, cut where nothing is cut through."""
+    starts, other_starts = (
+        solid_offsets(doc.text)[np.array([token.idx for token in doc], dtype=np.int64)]
+        for doc in (gold_doc, predicted_doc)
+    )
+    cuts = [0]
+    if gold_doc.has_annotation("SENT_START"):
+        crossed = np.zeros(int(starts[-1]) + 2 if len(starts) else 1, dtype=np.int64)
+        for start, end, _ in entities:
+            crossed[start + 1 : end] += 1
+        cuts += [t.i for t in gold_doc if t.is_sent_start and t.i and not crossed[starts[t.i]]]
+    other = np.searchsorted(other_starts, starts[cuts]) if len(starts) else np.zeros(1, np.int64)
+    fits = [i == 0 or other_starts[o] == starts[i] for i, o in zip(cuts, other.tolist())]
+    ends = [(i, o) for i, o, fit in zip(cuts, other.tolist(), fits) if fit]
+    for (first, low), (last, high) in pairwise([*ends, (len(gold_doc), len(predicted_doc))]):
+        yield first, last, low, high
+
+
+def _inside(marks: Sequence[Mark], first: int, last: int) -> List[Mark]:
+    """Marks of one sentence, their tokens counted from its first."""
+    return [
+        replace(mark, start=mark.start - first, end=mark.end - first)
+        for mark in marks
+        if first <= mark.start < last
+    ]
+
+
+def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float]]]:
+    """Spans by their characters without whitespace, with their scores."""
+    solid = solid_offsets(doc.text)
+    spans = list(doc.spans.get(spans_key, []))
+    scores = span_scores(doc, spans_key) if spans else np.zeros(0)
+    return {
+        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_): (
+            span,
+            None if np.isnan(score) else round(float(score), 4),
+        )
+        for span, score in zip(spans, scores.tolist())
+    }
+
+
+def _kind(entity: Entity, others: Set[Entity], none: str) -> str:
+    """How an error compares with the errors of the other side."""
+    start, end, label = entity
+    near = [other for other in others if other[0] < end and start < other[1]]
+    if any(other[:2] == (start, end) for other in near):
+        return "wrong label"
+    if any(other[2] == label for other in near):
+        return "wrong boundary"
+    return "wrong label and boundary" if near else none
+
+
+# The page
+
+
+def render_page(
+    comparisons: Sequence[Comparison],
+    title: str,
+    facts: Mapping[str, str],
+    corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
+) -> str:
+    """The page as HTML.
+
+    comparisons: one per sentence shown. title: heading, such as the name of the pipeline.
+    facts: name and value of what stands below the heading.
+    corpus_scores: "p", "r" and "f" (0 to 1, or None) of a whole evaluation set, if known.
+    """
+    data = page_data(comparisons, facts, corpus_scores)
+    # No "<" in the JSON: whatever a text holds, it cannot end the script element it stands in.
+    content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = {
+        "TITLE": escape(title),
+        "STYLE": _page_file("page.css"),
+        "SCRIPT": _page_file("page.js"),
+        "DATA": content,
+    }
+    pieces = _page_file("page.html").split("@@")
+    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def page_data(
+    comparisons: Sequence[Comparison],
+    facts: Mapping[str, str],
+    corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
+) -> Dict[str, Any]:
+    """What the page draws, as plain values. Labels and kinds of spans are indices."""
+    marks = [mark for each in comparisons for mark in [*each.gold, *each.predicted]]
+    labels = sorted({mark.label for mark in marks})
+    index = {label: i for i, label in enumerate(labels)}
+    corpus = {part: _percent(corpus_scores.get(part)) for part in "prf"} if corpus_scores else None
+    return {
+        "facts": dict(facts),
+        "corpus": corpus,
+        "labels": labels,
+        "kinds": KINDS,
+        "scores": [_score_row(comparisons, None), *(_score_row(comparisons, x) for x in labels)],
+        "docs": [_doc(each, index) for each in comparisons],
+    }
+
+
+def _doc(comparison: Comparison, index: Mapping[str, int]) -> Dict[str, Any]:
+    def spans(marks: Sequence[Mark]) -> List[List[Any]]:
+        return [
+            [m.start, m.end, index[m.label], KINDS.index(m.kind), m.depth, m.score] for m in marks
+        ]
+
+    words = comparison.words
+    return {
+        "id": comparison.name,
+        "dir": comparison.direction,
+        "words": words,
+        "found_words": None if comparison.predicted_words == words else comparison.predicted_words,
+        "gold": spans(comparison.gold),
+        "found": spans(comparison.predicted),
+        **_score(comparison.gold, comparison.predicted),
+    }
+
+
+def _score_row(comparisons: Sequence[Comparison], label: Optional[str]) -> Dict[str, Any]:
+    def of_label(marks: Sequence[Mark]) -> List[Mark]:
+        return [mark for mark in marks if label is None or mark.label == label]
+
+    gold = of_label([mark for each in comparisons for mark in each.gold])
+    return _score(gold, of_label([mark for each in comparisons for mark in each.predicted]))
+
+
+def _score(gold: Sequence[Mark], predicted: Sequence[Mark]) -> Dict[str, Any]:
+    right = sum(mark.kind == "right" for mark in predicted)
+    score = PRF(right, len(predicted), len(gold))
+    return {
+        "p": _percent(score.precision),
+        "r": _percent(score.recall),
+        "f": _percent(score.f),
+        "n_right": right,
+        "n_found": len(predicted),
+        "n_gold": len(gold),
+    }
+
+
+def _percent(value: Optional[float]) -> str:
+    return "\N{EN DASH}" if value is None else f"{100 * value:.1f}"
+
+
+def _page_file(name: str) -> str:
+    return (files("spacy_nested_ner.evaluation.page") / "files" / name).read_text(encoding="utf8")

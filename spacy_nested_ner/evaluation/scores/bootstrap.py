@@ -1,0 +1,96 @@
+"""Confidence intervals by the paired bootstrap over docs (Efron and Tibshirani 1993; for pairs of
+systems Koehn 2004)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, Dict, Iterator, List, Sequence
+
+import numpy as np
+
+from spacy_nested_ner.evaluation.scores.entities import EntityTable
+
+MEASURES = ("p", "r", "f", "macro_f")
+CHUNK = 4_000_000
+"""Weights drawn at a time, a limit to memory; what is drawn does not depend on it."""
+
+
+def doc_counts(table: EntityTable) -> np.ndarray:
+    """`(docs, labels, 3)` int: right, predicted and gold entities."""
+    cell = table.doc * len(table.labels) + table.label
+    size = table.docs * len(table.labels)
+    counts = [
+        np.bincount(cell[chosen], minlength=size)
+        for chosen in (table.right, table.predicted, table.gold)
+    ]
+    return np.stack(counts, axis=1).reshape(table.docs, len(table.labels), 3)
+
+
+def bootstrap(
+    counts: Sequence[np.ndarray], samples: int = 1000, seed: int = 0, level: float = 0.95
+) -> Dict[str, List[Dict[str, Any]]]:
+    """Draw docs with replacement, the same ones for all pipelines, and score each sample.
+
+    counts: of each pipeline, see `doc_counts`; all on the same docs. level: of the intervals.
+    RETURNS: "intervals", for each pipeline and measure (`MEASURES`) the `[low, high]` percentiles;
+        "differences", for each pair and measure how much better the second is than the first,
+        its percentiles, and the share of samples in which it is better (a draw counts half).
+    """
+    drawn = [np.concatenate(parts) for parts in zip(*_samples(counts, samples, seed))]
+    points = [_measures(np.ones((1, len(each))), each)[0] for each in counts]
+    tail = 50 * (1 - level)
+
+    def interval(values: np.ndarray) -> Dict[str, List[float]]:
+        edges = np.percentile(values, [tail, 100 - tail], axis=0).T.tolist()
+        return dict(zip(MEASURES, edges))
+
+    differences = []
+    for a, b in combinations(range(len(drawn)), 2):
+        values = drawn[b] - drawn[a]
+        better = ((values > 0) + 0.5 * (values == 0)).mean(axis=0)
+        edges = interval(values)
+        measures = {
+            name: {
+                "difference": float(points[b][i] - points[a][i]),
+                "interval": edges[name],
+                "better": float(better[i]),
+            }
+            for i, name in enumerate(MEASURES)
+        }
+        differences.append({"from": a, "to": b, **measures})
+    return {"intervals": [interval(values) for values in drawn], "differences": differences}
+
+
+def _samples(counts: Sequence[np.ndarray], samples: int, seed: int) -> Iterator[List[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    docs = len(counts[0])
+    values = [each.astype(np.float64) for each in counts]
+    size = max(1, CHUNK // docs)
+    for first in range(0, samples, size):
+        rows = min(size, samples - first)
+        weights = rng.multinomial(docs, np.full(docs, 1 / docs), size=rows).astype(np.float64)
+        yield [_measures(weights, each) for each in values]
+
+
+def _measures(weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """`(samples, measures)` float; what is not defined is 0. Labels that do not occur in a sample
+    are left out of its macro mean."""
+    docs, labels, _ = counts.shape
+    totals = (weights @ counts.reshape(docs, 3 * labels)).reshape(len(weights), labels, 3)
+    right, predicted, gold = np.moveaxis(totals.sum(axis=1), -1, 0)
+    both = totals[..., 1] + totals[..., 2]
+    occur = np.maximum((both > 0).sum(axis=1), 1)
+    per_label = _ratio(2 * totals[..., 0], both)
+    return np.stack(
+        [
+            _ratio(right, predicted),
+            _ratio(right, gold),
+            _ratio(2 * right, predicted + gold),
+            per_label.sum(axis=1) / occur,
+        ],
+        axis=1,
+    )
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return part / np.where(whole > 0, whole, 1)

@@ -1,0 +1,199 @@
+"""All numbers of one pipeline on one data set, and of several beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_nested_ner.evaluation.scores.bootstrap import bootstrap, doc_counts
+from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
+from spacy_nested_ner.evaluation.scores.entities import (
+    Entity,
+    EntityTable,
+    entity_table,
+    is_annotated,
+    read_entities,
+)
+from spacy_nested_ner.evaluation.scores.metrics import (
+    PRF,
+    by_crowd,
+    by_depth,
+    by_label,
+    by_length,
+    by_nesting,
+    classification,
+    localisation,
+    macro,
+    partial,
+    strict,
+    type_only,
+)
+
+WARM_UP = 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """A pipeline's predictions on the examples whose reference is annotated.
+
+    skipped: examples left out because their reference is not. seconds: spent on prediction, without
+    tokenisation. words: tokens that were predicted on.
+    """
+
+    table: EntityTable
+    skipped: int
+    seconds: float
+    words: int
+
+
+def run_pipeline(
+    nlp: Language,
+    examples: Sequence[Example],
+    spans_key: str = "sc",
+    ents: bool = False,
+    batch_size: Optional[int] = None,
+) -> Run:
+    """Predict and compare. Docs are let go as soon as their entities are read.
+
+    ents: where a doc, gold or predicted, has no `doc.spans[spans_key]`, take its `doc.ents`.
+    RAISES (ValueError): If no reference is annotated, the pipeline predicts nothing that could be
+        compared, or a predicted doc has another text.
+    """
+    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key, ents)]
+    if not any(read_entities(eg.reference, spans_key, ents) for eg in chosen):
+        raise ValueError(_no_gold(examples, spans_key))
+    for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
+        pass  # what a pipeline does only once is not part of its speed
+    clock = _Clock()
+    docs = nlp.pipe((eg.predicted for eg in chosen), batch_size=batch_size)
+    found: List[Dict[Entity, float]] = []
+    keys: set = set()
+    answered = False
+    words = 0
+    for example, doc in zip(chosen, clock.timed(docs), strict=True):
+        _check_text(example.reference, doc)
+        entities = read_entities(doc, spans_key, ents)
+        answered = answered or entities is not None
+        keys.update(doc.spans)
+        words += len(doc)
+        found.append(entities or {})
+    if not answered:
+        raise ValueError(_no_predictions(keys, spans_key, nlp))
+    table = entity_table((eg.reference for eg in chosen), found, spans_key, ents)
+    return Run(table, len(examples) - len(chosen), clock.seconds, words)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, docs: Iterable[Doc]) -> Iterator[Doc]:
+        """Counts the time that the docs take to come, not what is done with them."""
+        begin = perf_counter()
+        for doc in docs:
+            self.seconds += perf_counter() - begin
+            yield doc
+            begin = perf_counter()
+
+
+def _check_text(reference: Doc, predicted: Doc) -> None:
+    if reference.text == predicted.text:
+        return
+    if "".join(reference.text.split()) != "".join(predicted.text.split()):
+        raise ValueError(
+            f"The predicted text {predicted.text[:40]!r} is not the text of the data "
+            f"{reference.text[:40]!r}: a component of the pipeline has changed it. Entities can "
+            "only be compared on one text."
+        )
+
+
+def _no_gold(examples: Sequence[Example], spans_key: str) -> str:
+    keys = sorted({key for eg in examples for key in eg.reference.spans})
+    have = f"The docs have: {', '.join(map(repr, keys))}." if keys else "They have no span groups."
+    if any(eg.reference.ents for eg in examples):
+        have += " They have doc.ents; --ents takes those."
+    return f"No gold entities under spans key {spans_key!r}. {have} Choose with --spans-key."
+
+
+def _no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
+    used = ", ".join(map(repr, sorted(keys))) or "none"
+    remedy = "Choose the key with --spans-key; gold and predictions are read from the same one."
+    if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
+        remedy += " Predictions in doc.ents are read with --ents."
+    return f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: {used}. {remedy}"
+
+
+def scores(run: Run) -> Dict[str, Any]:
+    """All numbers of one pipeline, ready for JSON. docs/evaluation.md says what each one means."""
+    table = run.table
+    labels = by_label(table)
+    return {
+        "strict": {
+            "micro": strict(table).to_dict(),
+            "macro": macro(list(labels.values())),
+            "by_label": _dicts(labels),
+            "by_length": _dicts(by_length(table)),
+            "by_depth": _dicts(by_depth(table)),
+            "by_nesting": _dicts(by_nesting(table)),
+            "by_entities_in_sentence": _dicts(by_crowd(table)),
+        },
+        "localisation": localisation(table).to_dict(),
+        "classification": classification(table).to_dict(),
+        "partial": partial(table).to_dict(),
+        "type": type_only(table).to_dict(),
+        "misaligned_predictions": int((table.predicted & ~table.fits).sum()),
+        "calibration": calibration(table),
+        "precision_at_coverage": precision_at_coverage(table),
+        "speed": {
+            "words": run.words,
+            "seconds": run.seconds,
+            "words_per_second": run.words / run.seconds if run.seconds else None,
+        },
+    }
+
+
+def data_facts(run: Run) -> Dict[str, int]:
+    """What the data holds."""
+    table = run.table
+    return {
+        "documents": table.docs,
+        "sentences": table.sentences,
+        "words": table.words,
+        "entities": int(table.gold.sum()),
+        "documents_without_annotation": run.skipped,
+    }
+
+
+def compare_runs(
+    runs: Sequence[Run], samples: int = 1000, seed: int = 0, level: float = 0.95
+) -> Optional[Dict[str, Any]]:
+    """Bootstrap intervals of each run and of the differences of all pairs, see `bootstrap`. None
+    for data of one doc, which has nothing to draw from.
+
+    RAISES (ValueError): If the runs are not on the same data.
+    """
+    if any(not _same_gold(runs[0].table, run.table) for run in runs[1:]):
+        raise ValueError("The pipelines have not been run on the same gold entities.")
+    if runs[0].table.docs < 2 or not samples:
+        return None
+    drawn = bootstrap([doc_counts(run.table) for run in runs], samples, seed, level)
+    return {"samples": samples, "seed": seed, "level": level, **drawn}
+
+
+def _same_gold(a: EntityTable, b: EntityTable) -> bool:
+    def gold(table: EntityTable) -> set:
+        columns = (table.doc, table.start, table.end, table.label)
+        rows = zip(*(column[table.gold].tolist() for column in columns))
+        return {(doc, start, end, table.labels[label]) for doc, start, end, label in rows}
+
+    return a.docs == b.docs and gold(a) == gold(b)
+
+
+def _dicts(groups: Dict[str, PRF]) -> Dict[str, Dict[str, Optional[float]]]:
+    return {name: score.to_dict() for name, score in groups.items()}

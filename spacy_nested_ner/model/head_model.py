@@ -1,0 +1,291 @@
+"""The one Thinc model of all systems: an encoder, then a torch head over padded segments."""
+
+from collections import defaultdict
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+import torch
+from thinc.api import Model
+from torch import Tensor
+
+from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
+from spacy_nested_ner.model.batching import cut_batches
+from spacy_nested_ner.model.pairs import read_pairs
+from spacy_nested_ner.model.shim import HeadShim
+from spacy_nested_ner.model.types import (
+    NO_SPANS,
+    Entity,
+    HeadInput,
+    HeadModel,
+    HeadOutput,
+    Rows,
+    SpanScores,
+    Tok2VecModel,
+)
+from spacy_nested_ner.systems.head import Gold, Head, Predictions, mean_losses
+from spacy_nested_ner.systems.mrc.questions import asks_questions
+
+Backprop = Callable[[Any], List[Any]]
+
+
+def build_head_model(
+    name: str,
+    tok2vec: Tok2VecModel,
+    head_class: Callable[..., Head],
+    settings: Dict[str, Any],
+    batch_words: int = 512,
+) -> HeadModel:
+    """Compose an encoder and a head.
+
+    name: of the model's node. tok2vec: any token-to-vector model, or one that reads queries along
+    with the words (`attrs["n_queries"]`). settings: keyword arguments of the head's constructor,
+    JSON-serialisable. batch_words: padded words that the head sees at once.
+    """
+    if batch_words < 1:
+        raise ValueError(f"{name}: batch_words must be positive, got {batch_words}.")
+    head: Model[Any, Any] = Model(
+        f"{name}_head",
+        _head_is_called_by_its_parent,
+        dims={"nI": None, "nO": None},
+        attrs={"dropout_rate": 0.0},
+        shims=[HeadShim(head_class, settings)],
+    )
+    model: HeadModel = Model(
+        name,
+        forward,
+        init=init,
+        layers=[tok2vec, head],
+        refs={"tok2vec": tok2vec, "head": head},
+        attrs={"batch_words": batch_words, "labels": []},
+        dims={"nO": None},
+    )
+    return model
+
+
+def head_shim(model: HeadModel) -> HeadShim:
+    """The shim that holds the head of a model made by `build_head_model`."""
+    return model.get_ref("head").shims[0]  # type: ignore[return-value]
+
+
+def head_parts(model: HeadModel) -> List[Model]:
+    """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
+    what encoders mark with `attrs["from_scratch"]`, such as the queries that one reads."""
+    encoder = model.get_ref("tok2vec")
+    fresh = [node for node in encoder.walk() if node.attrs.get("from_scratch")]
+    return [model.get_ref("head"), *fresh]
+
+
+def annotation_read(model: HeadModel) -> List[str]:
+    """Token attributes ("tag", "pos") that the encoder reads and another component has to set."""
+    encoder = model.get_ref("tok2vec")
+    return sorted({node.attrs["reads"] for node in encoder.walk() if node.attrs.get("reads")})
+
+
+def reads_queries(model: HeadModel) -> bool:
+    """Whether the encoder reads queries along with the words."""
+    return "n_queries" in model.get_ref("tok2vec").attrs
+
+
+def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
+    """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
+    tok2vec, head = model.get_ref("tok2vec"), model.get_ref("head")
+    if X is None or not len(X.segments):
+        tok2vec.initialize()
+        width = declared_width(tok2vec)
+    elif reads_queries(model) or asks_questions(model):
+        tok2vec.initialize(X=(X.docs, X.segments))
+        width = tok2vec.get_dim("nO")
+    else:
+        width = initialize_tok2vec(tok2vec, X.docs)
+    shim = head_shim(model)
+    shim.build(width, model.attrs["labels"])
+    head.set_dim("nI", width, force=True)
+    set_label_dim(model)
+
+
+def set_label_dim(model: HeadModel) -> None:
+    """Keep `nO` of the nodes in step with the labels of the head."""
+    n_labels = len(head_shim(model).labels)
+    model.set_dim("nO", n_labels, force=True)
+    model.get_ref("head").set_dim("nO", n_labels, force=True)
+
+
+def initialize_tok2vec(tok2vec: Tok2VecModel, docs: List[Any]) -> int:
+    """Initialise a token-to-vector model on docs, not all empty; the width of its vectors."""
+    docs = [doc for doc in docs if len(doc)]
+    tok2vec.initialize(X=docs)
+    return tok2vec.predict(docs)[0].shape[1]
+
+
+def declared_width(tok2vec: Tok2VecModel) -> int:
+    """The width that a model tells without examples; ValueError if it does not."""
+    if not tok2vec.has_dim("nO"):
+        raise ValueError(
+            "Cannot tell the width of the encoder without examples: call nlp.initialize with a "
+            "get_examples callback that returns at least one non-empty doc."
+        )
+    return tok2vec.get_dim("nO")
+
+
+def _head_is_called_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
+    raise ValueError("The head works on padded segments: call the model it belongs to.")
+
+
+def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backprop]:
+    """Encode the docs, run the head over batches of segments.
+
+    X: a `HeadInput`; a list of docs is taken as one segment per doc. Training needs `X.gold` and
+    gives losses, whose sum the callback derives (it takes anything and ignores it); it returns
+    what the encoder's own callback returns.
+    """
+    if not isinstance(X, HeadInput):
+        X = whole_docs(list(X))
+    rows, backprop = encode(model, X, is_train)
+    if X.gold is None:
+        return HeadOutput({}, _predict(model, X, rows)), _no_backprop
+    head = head_shim(model).module
+    head.train(is_train)
+    head.set_dropout(model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
+    with torch.set_grad_enabled(is_train):
+        losses = _losses(model, X, rows)
+        total = torch.stack(list(losses.values())).sum()
+
+    def backprop_losses(d_output: Any) -> List[Any]:
+        total.backward()
+        return backprop()
+
+    values = {name: float(loss.detach()) for name, loss in losses.items()}
+    return HeadOutput(values, NO_SPANS), backprop_losses
+
+
+def whole_docs(docs: List[Any]) -> HeadInput:
+    """One segment per non-empty doc."""
+    rows = [(i, 0, len(doc)) for i, doc in enumerate(docs) if len(doc)]
+    return HeadInput(docs, np.array(rows, dtype=np.int64).reshape(-1, 3))
+
+
+def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callable[[], List[Any]]]:
+    """One row per segment, or per segment and label, and the way back for the gradients of what
+    was read."""
+    if asks_questions(model):
+        return read_pairs(model, X, is_train)
+    if reads_queries(model):
+        return _with_queries(model, X, is_train)
+    encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
+    starts = np.cumsum(encoded.lengths) - encoded.lengths
+    rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
+    return rows, lambda: encoded.backprop(encoded.words.grad)
+
+
+def _with_queries(
+    model: HeadModel, X: HeadInput, is_train: bool
+) -> Tuple[Rows, Callable[[], List[Any]]]:
+    """Rows of an encoder that reads queries along with the words."""
+    (flat, asked), backprop = model.get_ref("tok2vec")((X.docs, X.segments), is_train)
+    words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
+    lengths = X.segments[:, 2] - X.segments[:, 1]
+    rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
+
+    def back() -> List[Any]:
+        return backprop((gradient_of(words.grad, words), gradient_of(queries.grad, queries)))
+
+    return rows, back
+
+
+def _segment_rows(
+    X: HeadInput, words: Tensor, queries: Optional[Tensor], offsets: np.ndarray
+) -> Rows:
+    """One row per segment.
+
+    words: flat, `(all words, width)`. queries: `(segments, M, width)`. offsets: `(segments,)` int,
+    where the words of each segment begin.
+    """
+
+    def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        padded, mask = pad(words, X.segments, offsets, batch)
+        asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
+        return padded, mask, asked
+
+    n_segments, lengths = len(X.segments), X.segments[:, 2] - X.segments[:, 1]
+    return Rows(np.arange(n_segments), None, lengths, read)
+
+
+def pad(
+    words: Tensor, segments: np.ndarray, offsets: np.ndarray, batch: np.ndarray
+) -> Tuple[Tensor, Tensor]:
+    """Gather a batch of segments: `(batch, words, width)` vectors and `(batch, words)` bool mask.
+
+    Padding repeats the segment's first word; the mask keeps it out of everything.
+    """
+    lengths = torch.from_numpy(segments[batch, 2] - segments[batch, 1])
+    position = torch.arange(int(lengths.max()))
+    mask = position < lengths.unsqueeze(1)
+    index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
+    return words[index.to(words.device)], mask.to(words.device)
+
+
+def _batches(model: HeadModel, rows: Rows) -> List[np.ndarray]:
+    return cut_batches(rows.lengths, model.attrs["batch_words"])
+
+
+def _losses(model: HeadModel, X: HeadInput, rows: Rows) -> Dict[str, Tensor]:
+    """Mean losses over all rows, the same however they are cut into batches."""
+    head, entities = head_shim(model).module, _gold_of_rows(X, rows)
+    parts = []
+    for batch in _batches(model, rows):
+        words, mask, queries = rows.read(batch)
+        gold = Gold.from_lists([entities[i] for i in batch], words.device)
+        parts.append(head(words, mask, gold=gold, queries=queries))
+    return mean_losses(parts)
+
+
+def _gold_of_rows(X: HeadInput, rows: Rows) -> List[List[Entity]]:
+    """The entities of the segment of each row, of its label only where it has one."""
+    assert X.gold is not None
+    if rows.label is None:
+        return X.gold
+    by_label: Dict[Tuple[int, int], List[Entity]] = defaultdict(list)
+    for segment, entities in enumerate(X.gold):
+        for entity in entities:
+            by_label[segment, entity[2]].append(entity)
+    keys = zip(rows.segment.tolist(), rows.label.tolist())
+    return [by_label.get(key, []) for key in keys]
+
+
+@torch.no_grad()
+def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> SpanScores:
+    """Run the head in evaluation mode; collect spans in tokens of their docs."""
+    head = head_shim(model).module
+    head.eval()
+    found: List[Predictions] = []
+    for batch in _batches(model, rows):
+        words, mask, queries = rows.read(batch)
+        spans = head(words, mask, options=X.options, queries=queries)
+        label = spans.label
+        if rows.label is not None:
+            label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]
+        segment = torch.from_numpy(rows.segment[batch]).to(label.device)[spans.segment]
+        found.append(spans._replace(segment=segment, label=label))
+    return collect_spans(found, X.segments)
+
+
+def collect_spans(found: List[Predictions], segments: np.ndarray) -> SpanScores:
+    """Join the predictions of all batches on the CPU, in a fixed order, in tokens of the docs."""
+    if not found:
+        return NO_SPANS
+    columns = [torch.cat(column).cpu().numpy() for column in zip(*found)]
+    segment, start, end, label, score = columns
+    order = np.lexsort((label, end, start, segment))
+    segment = segment[order]
+    first = segments[segment, 1]
+    return SpanScores(
+        segment=segment,
+        start=start[order] + first,
+        end=end[order] + first + 1,
+        label=label[order],
+        score=score[order].astype(np.float32),
+    )
+
+
+def _no_backprop(d_output: Any) -> List[Any]:
+    return []

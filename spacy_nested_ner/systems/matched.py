@@ -1,0 +1,119 @@
+"""What two heads share whose queries, or noisy spans, answer with two boundary pointers and a
+classifier, and are matched with the gold entities: the answers, their costs and their losses.
+
+Shapes: B batch, N words, K answers, G gold entities, C labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spacy_nested_ner.systems.head import Gold, Head, Loss, check_choice, pick_gold
+
+BOUNDARIES = ("sigmoid", "softmax")
+
+
+@dataclass
+class Answers:
+    """Boundary and class logits of K answers; several layers are stacked before the batch.
+
+    left, right: `(B, K, N)` boundary logits. labels: `(B, K, C + 1)` class logits, None first.
+    """
+
+    left: Tensor
+    right: Tensor
+    labels: Tensor
+
+
+class MatchedHead(Head):
+    """Base of `PIQN` and `Diffusion`.
+
+    boundary: "sigmoid", independent words, or "softmax" over the words.
+    match_weights: of boundaries and label in the matching cost.
+    loss_weights: of the boundary and of the class loss. none_weight: class weight of None; None
+        balances entities and None.
+    """
+
+    def __init__(
+        self,
+        *,
+        boundary: str,
+        match_weights: Tuple[float, float],
+        loss_weights: Tuple[float, float],
+        none_weight: Optional[float],
+    ) -> None:
+        super().__init__()
+        system = type(self).__name__
+        check_choice(system, "boundary", boundary, BOUNDARIES)
+        if none_weight is not None and none_weight <= 0:
+            raise ValueError(f"{system}: none_weight must be positive or null, got {none_weight}.")
+        self.boundary = boundary
+        self.match_weights, self.loss_weights = match_weights, loss_weights
+        self.none_weight = none_weight
+
+    def probability(self, boundary_logits: Tensor) -> Tensor:
+        """Boundary probabilities of each word, in the shape of the logits."""
+        if self.boundary == "sigmoid":
+            return boundary_logits.sigmoid()
+        return boundary_logits.softmax(dim=-1)
+
+    def matching_cost(self, answers: Answers, gold: Gold) -> Tensor:
+        """Negative weighted probabilities of each entity's label and boundaries, `(B, K, G)`."""
+        boundary_weight, label_weight = self.match_weights
+        starts, ends = gold.spans.unbind(-1)
+        cost = -label_weight * _at(answers.labels.softmax(-1), gold.labels + 1)
+        cost -= boundary_weight * _at(self.probability(answers.left), starts)
+        return cost - boundary_weight * _at(self.probability(answers.right), ends)
+
+    def boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
+        """-log P of both boundaries, over the answers that have an entity.
+
+        target: `(B, K)` long, the entity of each answer, -1 for None. mask: `(B, N)` bool.
+        """
+        weight = self.loss_weights[0]
+        rows, chosen = torch.nonzero(target >= 0, as_tuple=True)
+        if not len(rows):
+            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0, weight)
+        spans = gold.spans[rows, target[rows, chosen]]
+        loss = answers.left.new_zeros(())
+        for all_logits, word in ((answers.left, spans[:, 0]), (answers.right, spans[:, 1])):
+            logits = all_logits[rows, chosen]
+            if self.boundary == "softmax":
+                loss = loss + F.cross_entropy(logits, word, reduction="sum")
+            else:
+                goal = F.one_hot(word, logits.shape[-1]).to(logits.dtype)
+                words = F.binary_cross_entropy_with_logits(logits, goal, reduction="none")
+                loss = loss + (words * mask[rows]).sum()
+        return Loss(loss, float(len(rows)), weight)
+
+    def label_losses(
+        self, answers: Answers, gold: Gold, target: Tensor, real: Tensor
+    ) -> Dict[str, Loss]:
+        """-log P of the label over all real answers, None (index 0) for those without an entity.
+
+        Answers with and without an entity make one weighted mean, or, in balance, one mean each.
+        target: as in `boundary_loss`. real: `(B, K)` bool.
+        """
+        label = pick_gold(gold.labels + 1, target).masked_fill(target < 0, 0)
+        logits, label = answers.labels[real], label[real]
+        terms = F.cross_entropy(logits, label, reduction="none")
+        none = label == 0
+        entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
+        n_entity, n_none = (~none).sum(), none.sum()
+        weight, share = self.loss_weights[1], self.none_weight
+        if share is None:
+            return {
+                "label": Loss(entity_loss, n_entity, weight / 2),
+                "none": Loss(none_loss, n_none, weight / 2),
+            }
+        return {"label": Loss(entity_loss + share * none_loss, n_entity + share * n_none, weight)}
+
+
+def _at(probability: Tensor, index: Tensor) -> Tensor:
+    """`(B, K, N)` probabilities at `(B, G)` indices: `(B, K, G)`."""
+    return probability.gather(2, index.unsqueeze(1).expand(-1, probability.shape[1], -1))

@@ -1,0 +1,246 @@
+"""BERT-MRC (Li et al., 2020, "A Unified MRC Framework for Named Entity Recognition"): each label is
+a question, an entity is an answer.
+
+A row of the batch is a sentence as it was read together with one question. The head finds the
+answers and knows no labels: which question was asked is in the word vectors. What the paper leaves
+open follows its authors' later code; the early version of the paper (dice loss, no match of starts
+with ends) is an option. Shapes: P pairs of sentence and question, N words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, check_choice, marked
+
+BOUNDARY_LOSSES = ("cross_entropy", "dice")
+PAIRINGS = ("match", "nearest")
+CANDIDATES = ("gold_and_predicted", "gold", "all")
+DECODINGS = ("nested", "flat")
+
+
+class MRC(Head):
+    """Start and end of answers, and which start goes with which end.
+
+    width, n_labels: see `Head`. Labels have no weights: a new one costs nothing and is answered at
+        once, as well as its question is understood.
+    two_sided: the first half of a word's vector is its first piece, which starts are read from,
+        the second half its last piece, which ends are read from; else both are read from all of it.
+    pairing: "match" scores each start with each end (section 3.3.2 of the published paper);
+        "nearest" has no such score, a start goes with the nearest end (the early version).
+    match_width: of the hidden layer of the match score.
+    candidates: pairs of start and end that the match score learns from: those of gold starts and
+        ends and of the starts and ends that are predicted at the moment, of gold alone, or all.
+    boundary_loss: "cross_entropy", or "dice" over all words of the batch (early version, eq. 1).
+    smooth: of the dice loss, lambda there.
+    start_weight, end_weight, match_weight: of the losses, divided by their sum.
+    dropout: before the match score; None follows `training.dropout`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_labels: int,
+        *,
+        two_sided: bool = False,
+        pairing: str = "match",
+        match_width: int = 256,
+        candidates: str = "gold_and_predicted",
+        boundary_loss: str = "cross_entropy",
+        smooth: float = 1.0,
+        start_weight: float = 1.0,
+        end_weight: float = 1.0,
+        match_weight: float = 0.1,
+        dropout: Optional[float] = None,
+    ) -> None:
+        super().__init__()
+        check_choice("MRC", "pairing", pairing, PAIRINGS)
+        check_choice("MRC", "candidates", candidates, CANDIDATES)
+        check_choice("MRC", "boundary_loss", boundary_loss, BOUNDARY_LOSSES)
+        if match_width < 1:
+            raise ValueError(f"MRC: match_width must be at least 1, got {match_width}.")
+        if smooth <= 0:
+            raise ValueError(f"MRC: smooth must be positive, got {smooth}.")
+        for name, weight in (
+            ("start_weight", start_weight),
+            ("end_weight", end_weight),
+            ("match_weight", match_weight),
+        ):
+            if weight < 0:
+                raise ValueError(f"MRC: {name} must not be negative, got {weight}.")
+        if two_sided and width % 2:
+            raise ValueError(f"MRC: two_sided halves the vectors, but their width is {width}.")
+        self.width, self.n_labels = width, n_labels
+        self.two_sided, self.candidates = two_sided, candidates
+        self.boundary_loss, self.smooth = boundary_loss, smooth
+        side = width // 2 if two_sided else width
+        self.start, self.end = nn.Linear(side, 1), nn.Linear(side, 1)
+        self.match = MatchScore(side, match_width) if pairing == "match" else None
+        weights = {"start": start_weight, "end": end_weight}
+        if self.match is not None:
+            weights["match"] = match_weight
+        total = sum(weights.values())
+        if not total:
+            raise ValueError("MRC: the weights of the losses are all 0.")
+        self.weights = {name: weight / total for name, weight in weights.items()}
+        if dropout is not None:
+            self.fix_dropout(dropout)
+
+    def boundaries(self, words: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+        """First and last pieces `(P, N, h)`, and the logits `(P, N)` of starts and ends."""
+        first, last = words.chunk(2, dim=-1) if self.two_sided else (words, words)
+        return first, last, self.start(first).squeeze(-1), self.end(last).squeeze(-1)
+
+    def losses(
+        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
+    ) -> Dict[str, Loss]:
+        """Losses of starts and ends over all words, and of the match over its candidates.
+
+        gold: the answers to the question of each row; their labels say nothing more.
+        """
+        first, last, starts, ends = self.boundaries(words)
+        gold_starts = marked(gold.spans[..., 0], gold.mask, starts)
+        gold_ends = marked(gold.spans[..., 1], gold.mask, ends)
+        losses = {
+            "start": self._boundary_loss(starts, gold_starts, mask, self.weights["start"]),
+            "end": self._boundary_loss(ends, gold_ends, mask, self.weights["end"]),
+        }
+        if self.match is not None:
+            chosen = mask.unsqueeze(2) & mask.unsqueeze(1)
+            if self.candidates != "all":
+                chosen = crossed(gold_starts.bool(), gold_ends.bool())
+            if self.candidates == "gold_and_predicted":
+                chosen = chosen | crossed((starts > 0) & mask, (ends > 0) & mask)
+            losses["match"] = self._match_loss(self.match, first, last, chosen.triu(), gold)
+        return losses
+
+    def _boundary_loss(self, logits: Tensor, gold: Tensor, mask: Tensor, weight: float) -> Loss:
+        """Binary cross-entropy, or dice: 1 - (2 sum pg + s) / (sum pp + sum gg + s), written as a
+        quotient of two sums, so that it is that of the whole batch however it is cut."""
+        if self.boundary_loss == "dice":
+            p = logits.sigmoid() * mask
+            squares = (p * p + gold * gold).sum()
+            return Loss(squares - 2 * (p * gold).sum(), squares, weight, self.smooth)
+        terms = F.binary_cross_entropy_with_logits(logits, gold, reduction="none")
+        return Loss((terms * mask).sum(), mask.sum(), weight)
+
+    def _match_loss(
+        self, match: MatchScore, first: Tensor, last: Tensor, chosen: Tensor, gold: Gold
+    ) -> Loss:
+        """Cross-entropy over the chosen `(P, N, N)` pairs of start and end."""
+        answers = torch.zeros_like(chosen)
+        rows, entities = torch.nonzero(gold.mask, as_tuple=True)
+        answers[rows, gold.spans[rows, entities, 0], gold.spans[rows, entities, 1]] = True
+        row, start, end = torch.nonzero(chosen, as_tuple=True)
+        logits = match(first, last, row, start, end)
+        goal = answers[row, start, end].to(logits.dtype)
+        loss = F.binary_cross_entropy_with_logits(logits, goal, reduction="sum")
+        return Loss(loss, float(len(row)), self.weights["match"])
+
+    def predict(
+        self,
+        words: Tensor,
+        mask: Tensor,
+        options: Mapping[str, Any],
+        queries: Optional[Tensor] = None,
+    ) -> Predictions:
+        """Answers to the question of each row; their label is always 0.
+
+        The score of a span is the smallest of its probabilities, so that a `threshold` of 0.5 asks
+        each of them for a yes, as the authors' code does. options: `threshold`; `decoding`:
+        "nested" pairs each start with each end that it matches, "flat" with the nearest end.
+
+        At most 2 N - 1 answers of a sentence of N words are kept, the best: no more spans can nest
+        in it, while a text of one word again and again has a start and an end everywhere.
+        """
+        check_choice("MRC", "decoding", options.get("decoding", "nested"), DECODINGS)
+        threshold = options.get("threshold", 0.0)
+        first, last, start_logits, end_logits = self.boundaries(words)
+        starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
+        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        is_start, is_end = (mask & ~(p < threshold) for p in (starts, ends))
+        if self.match is None or options.get("decoding") == "flat":
+            row, start, end = nearest_ends(is_start, is_end)
+            score = torch.minimum(starts[row, start], ends[row, end])
+        else:
+            cells = torch.nonzero(crossed(is_start, is_end).triu(), as_tuple=True)
+            row, start, end = cells
+            score = torch.minimum(starts[row, start], ends[row, end])
+            score = torch.minimum(score, self.match(first, last, row, start, end).sigmoid())
+            keep = ~(score < threshold)
+            row, start, end, score = row[keep], start[keep], end[keep], score[keep]
+            keep = best_of_rows(row, score, 2 * mask.sum(1) - 1)
+            row, start, end, score = row[keep], start[keep], end[keep], score[keep]
+        return Predictions(row, start, end, torch.zeros_like(row), score)
+
+    def add_labels(self, n_labels: int) -> None:
+        """Nothing to grow: a label is its question."""
+        self.n_labels = n_labels
+
+
+class MatchScore(nn.Module):
+    """Whether a start and an end belong together: `v . GELU(A E_start + B E_end + b) + c`.
+
+    The hidden layer over the concatenation `[E_start; E_end]` of the authors' code in two halves,
+    so that a word is multiplied once, however many partners it has.
+    """
+
+    def __init__(self, width: int, hidden_width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(width, hidden_width)
+        self.last = nn.Linear(width, hidden_width, bias=False)
+        self.dropout = nn.Dropout(0.0)
+        self.output = nn.Linear(hidden_width, 1)
+
+    def forward(
+        self, first: Tensor, last: Tensor, row: Tensor, start: Tensor, end: Tensor
+    ) -> Tensor:
+        """`(P, N, h)` states of starts and of ends; row, first and last word of each span, `(K,)`
+        long. Returns `(K,)` logits."""
+        hidden = _once_per_word(self.first, first, row, start)
+        hidden = hidden + _once_per_word(self.last, last, row, end)
+        return self.output(self.dropout(F.gelu(hidden))).squeeze(-1)
+
+
+def _once_per_word(layer: nn.Module, words: Tensor, row: Tensor, word: Tensor) -> Tensor:
+    """`layer(words[row, word])`, each word that occurs computed once."""
+    used = torch.zeros(words.shape[:2], dtype=torch.bool, device=words.device)
+    used[row, word] = True
+    place = used.flatten().cumsum(0).view_as(used) - 1
+    return layer(words[used])[place[row, word]]
+
+
+def crossed(starts: Tensor, ends: Tensor) -> Tensor:
+    """`(P, N)` bool each to the pairs of both, `(P, N, N)` bool."""
+    return starts.unsqueeze(2) & ends.unsqueeze(1)
+
+
+def nearest_ends(starts: Tensor, ends: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """Row, start and the nearest end at or after it, `(K,)` long; starts with none are left out.
+
+    starts, ends: `(P, N)` bool.
+    """
+    n_words = ends.shape[1]
+    position = torch.arange(n_words, device=ends.device).expand_as(ends)
+    at_end = torch.where(ends, position, n_words)
+    nearest = at_end.flip(1).cummin(dim=1).values.flip(1)
+    row, start = torch.nonzero(starts & (nearest < n_words), as_tuple=True)
+    return row, start, nearest[row, start]
+
+
+def best_of_rows(row: Tensor, score: Tensor, most: Tensor) -> Tensor:
+    """Which of `(K,)` spans are among the `most` best of their row, `(K,)` bool.
+
+    row: `(K,)` long, rising. most: `(rows,)` long. Of equal scores the earlier span comes first.
+    """
+    order = score.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    counts = torch.bincount(row, minlength=len(most))
+    rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    keep = torch.zeros_like(row, dtype=torch.bool)
+    keep[order] = rank < most[row]
+    return keep

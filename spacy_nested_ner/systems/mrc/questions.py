@@ -1,0 +1,181 @@
+"""The questions that stand for labels: given, read from a file or a ready-made set, or made from
+the label's name (BERT-MRC section 3.1; the three kinds of section 5.2)."""
+
+import re
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import srsly
+from thinc.api import Model
+
+ARCHITECTURE = "spacy_nested_ner.MRC.v1"
+KINDS = ("natural", "pseudo", "index")
+READY_MADE = Path(__file__).parent / "question_sets"
+
+# What the usual abbreviations of label sets stand for.
+ABBREVIATIONS = {
+    "FAC": "facility",
+    "GPE": "geopolitical entity",
+    "LOC": "location",
+    "MISC": "miscellaneous name",
+    "NORP": "national or religious group",
+    "ORG": "organization",
+    "PER": "person",
+    "PROT": "protein",
+    "VEH": "vehicle",
+    "WEA": "weapon",
+}
+SMALL_NUMBERS = (
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+)
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+
+
+def ready_made() -> List[str]:
+    """Names of the sets that the package brings."""
+    return sorted(path.stem for path in READY_MADE.glob("*.json"))
+
+
+def read_questions(source: Optional[str]) -> Dict[str, str]:
+    """Questions by label from a ready-made set or a JSON file; none for None.
+
+    Raises ValueError where there is no such set or file, or it holds something else.
+    """
+    if source is None:
+        return {}
+    path = READY_MADE / f"{source}.json" if source in ready_made() else Path(source)
+    if not path.is_file():
+        raise ValueError(
+            f"{ARCHITECTURE}: question_source '{source}' is neither a ready-made set "
+            f"({', '.join(ready_made())}) nor a file."
+        )
+    try:
+        questions = srsly.read_json(path)
+    except ValueError as err:
+        raise ValueError(f"{ARCHITECTURE}: '{path}' is not a JSON file: {err}") from err
+    if not isinstance(questions, dict) or not all(
+        isinstance(text, str) and text.strip() for text in questions.values()
+    ):
+        raise ValueError(
+            f'{ARCHITECTURE}: \'{path}\' must hold one question per label: {{"label": "question"}}.'
+        )
+    return questions
+
+
+def label_name(label: str) -> str:
+    """The words of a label: "cell_line" to "cell line", "CellType" to "cell type", "WORK_OF_ART" to
+    "work of art", "ORG" to "organization"; "DNA" stays."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
+    parts = [part for part in re.split(r"[\s_\-/.:]+", spaced) if part]
+    shouted = label.isupper() and any(len(part) > 3 for part in parts)
+    words = [
+        ABBREVIATIONS.get(part, part.lower() if shouted or not part.isupper() else part)
+        for part in parts
+    ]
+    return " ".join(words) or label
+
+
+def from_template(label: str) -> str:
+    """The paper's template (table 1) with the words of the label."""
+    return f"Which {label_name(label)} is mentioned in the text?"
+
+
+def number_word(number: int) -> str:
+    """1 to "one", 21 to "twenty one"; digits from 100 on."""
+    if number < 20:
+        return SMALL_NUMBERS[number - 1]
+    if number >= 100:
+        return str(number)
+    tens, ones = divmod(number, 10)
+    return TENS[tens - 2] + (f" {SMALL_NUMBERS[ones - 1]}" if ones else "")
+
+
+# The questions of a model, in its attributes: "labels", "questions", "query_kind" and
+# "question_source".
+
+
+def asks_questions(model: Model) -> bool:
+    """Whether the model asks for each label with a question."""
+    return "questions" in model.attrs
+
+
+def questions_of(model: Model) -> List[str]:
+    """What is asked for each label, in the order of the labels."""
+    labels, kind = model.attrs["labels"], model.attrs["query_kind"]
+    if kind == "index":
+        return [number_word(i + 1) for i in range(len(labels))]
+    if kind == "pseudo":
+        return [label_name(label) for label in labels]
+    given = model.attrs["questions"]
+    return [given.get(label) or from_template(label) for label in labels]
+
+
+def collect_questions(model: Model) -> None:
+    """Read the source; questions that were given win over it. Tells which labels have none and
+    which cannot be told apart."""
+    given = model.attrs["questions"]
+    model.attrs["questions"] = {**read_questions(model.attrs["question_source"]), **given}
+    report_templates(model, model.attrs["labels"])
+    _report_alike(model)
+
+
+def _report_alike(model: Model) -> None:
+    """Warn of labels that have one question, and so the same answers."""
+    asked_for = defaultdict(list)
+    for label, question in zip(model.attrs["labels"], questions_of(model)):
+        asked_for[question].append(label)
+    for question, labels in asked_for.items():
+        if len(labels) > 1:
+            warnings.warn(
+                f"{ARCHITECTURE}: '{question}' is asked for each of {', '.join(labels)}, which "
+                "therefore get the same answers. Give each a question of its own.",
+                stacklevel=2,
+            )
+
+
+def report_templates(model: Model, labels: List[str]) -> None:
+    """Warn once of all these labels that have no question."""
+    missing = [label for label in labels if label not in model.attrs["questions"]]
+    if missing and model.attrs["query_kind"] == "natural":
+        warnings.warn(
+            f"{ARCHITECTURE}: no question for the label(s) {', '.join(missing)}. A template asks "
+            f"for them: '{from_template(missing[0])}'. Give a question for each in 'questions', "
+            "in the file of 'question_source', or with add_label(label, question=...).",
+            stacklevel=2,
+        )
+
+
+def set_question(model: Model, label: str, question: str) -> None:
+    """Ask for a label with this question from now on; nothing needs to be trained again.
+
+    Raises ValueError for an empty question and for a model that asks none.
+    """
+    if not asks_questions(model):
+        raise ValueError("this system asks no questions: give the label alone")
+    if model.attrs["query_kind"] != "natural":
+        raise ValueError(
+            f"query_kind is '{model.attrs['query_kind']}': only 'natural' asks the questions given"
+        )
+    if not question.strip():
+        raise ValueError(f"the question for '{label}' is empty")
+    model.attrs["questions"] = {**model.attrs["questions"], label: question}

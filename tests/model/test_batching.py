@@ -1,0 +1,20 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_nested_ner.model.batching import padded_batches
+
+
+@given(lengths=st.lists(st.integers(0, 9), max_size=20), budget=st.integers(1, 40))
+def test_every_element_is_in_one_batch_in_its_place(lengths, budget):
+    lengths = np.array(lengths, dtype=np.int64)
+    begins = np.cumsum(lengths) - lengths
+    seen = []
+    for rows, places, mask in padded_batches(lengths, budget):
+        assert len(rows) == 1 or mask.numel() <= budget
+        for row, place, real in zip(rows, places, mask):
+            expected = list(range(begins[row], begins[row] + lengths[row]))
+            assert place[real].tolist() == expected
+            assert set(place[~real].tolist()) <= {expected[0]}
+            seen += expected
+    assert sorted(seen) == list(range(lengths.sum()))

@@ -1,0 +1,129 @@
+"""What every head promises."""
+
+import pytest
+import torch
+from head_samples import (
+    GOLD,
+    GROWING,
+    HEADS,
+    N_LABELS,
+    RANDOM,
+    SLOW,
+    build,
+    random_batch,
+    rows_of,
+)
+
+from spacy_nested_ner.systems.head import Gold, Head, mean_losses
+
+
+@pytest.fixture(params=HEADS)
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def head(name) -> Head:
+    return build(name)
+
+
+def losses_of(head: Head, words, mask, entities) -> dict:
+    torch.manual_seed(2)
+    return head(words, mask, gold=Gold.from_lists(entities))
+
+
+def total(losses: dict) -> torch.Tensor:
+    return torch.stack(list(mean_losses([losses]).values())).sum()
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in SLOW])
+def test_it_memorises_nested_entities(name) -> None:
+    head, (words, mask) = build(name), random_batch()
+    gold = Gold.from_lists(GOLD)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.005)
+    expected = sorted((i, *entity) for i, group in enumerate(GOLD) for entity in group)
+    for _ in range(8):
+        head.train()
+        for _ in range(80):
+            optimizer.zero_grad()
+            total(head(words, mask, gold=gold)).backward()
+            optimizer.step()
+        found = rows_of(head.eval()(words, mask, options={"threshold": 0.5}))
+        if found == expected:
+            break
+    assert found == expected
+
+
+def test_padding_reaches_nothing(head) -> None:
+    head.eval()
+    words, mask = random_batch()
+    together = head(words, mask, options={})
+    assert len(together.score)
+    for i, n in enumerate(mask.sum(1).tolist()):
+        alone = head(words[i : i + 1, :n], mask[i : i + 1, :n], options={})
+        mine = together.segment == i
+        for a, b in zip(alone[1:], together[1:]):
+            torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=0)
+
+
+def test_spans_lie_within_their_rows(head) -> None:
+    head.eval()
+    words, mask = random_batch()
+    found = head(words, mask, options={})
+    lengths = mask.sum(1)[found.segment]
+    assert ((found.start >= 0) & (found.start <= found.end) & (found.end < lengths)).all()
+    assert ((found.label >= 0) & (found.label < N_LABELS)).all()
+    assert ((found.score >= 0) & (found.score <= 1)).all()
+
+
+def test_a_threshold_keeps_the_higher_scores(head) -> None:
+    head.eval()
+    words, mask = random_batch()
+    everything = head(words, mask, options={"threshold": 0.0})
+    cut = everything.score.median().item()
+    kept = head(words, mask, options={"threshold": cut})
+    assert sorted(kept.score.tolist()) == sorted(s for s in everything.score.tolist() if s >= cut)
+
+
+def test_a_batch_without_entities_has_finite_losses_and_gradients(head) -> None:
+    words, mask = random_batch()
+    loss = total(losses_of(head, words, mask, [[], [], []]))
+    loss.backward()
+    assert loss.isfinite() and loss > 0
+    assert all(p.grad.isfinite().all() for p in head.parameters() if p.grad is not None)
+
+
+def test_losses_have_the_same_names_with_and_without_entities(head) -> None:
+    words, mask = random_batch()
+    assert list(losses_of(head, words, mask, GOLD)) == list(losses_of(head, words, mask, [[]] * 3))
+
+
+def test_every_parameter_learns(head) -> None:
+    words, mask = random_batch()
+    total(losses_of(head, words, mask, GOLD)).backward()
+    assert [name for name, p in head.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_growing_keeps_the_old_outputs(name) -> None:
+    head = build(name).eval()
+    words, mask = random_batch()
+    before = head(words, mask, options={})
+    head.add_labels(N_LABELS + 2)
+    after = head(words, mask, options={})
+    assert head.n_labels == N_LABELS + 2
+    old = after.label < N_LABELS
+    assert rows_of(before) == rows_of(column[old] for column in after)
+    torch.testing.assert_close(before.score, after.score[old], atol=0.03, rtol=0)
+    assert (after.score[~old] < 0.05).all()
+    total(losses_of(head, words, mask, [[(0, 1, N_LABELS + 1)], [], []])).backward()
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in RANDOM])
+def test_the_mean_does_not_depend_on_how_a_batch_is_cut(name) -> None:
+    head = build(name).eval()
+    words, mask = random_batch()
+    whole = mean_losses([losses_of(head, words, mask, GOLD)])
+    rows = [losses_of(head, words[i : i + 1], mask[i : i + 1], GOLD[i : i + 1]) for i in range(3)]
+    for key, value in mean_losses(rows).items():
+        torch.testing.assert_close(value, whole[key])

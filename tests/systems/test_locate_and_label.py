@@ -1,0 +1,340 @@
+"""Locate and Label: equations on numbers worked out apart from the code, decoding by hand."""
+
+from typing import Any, List, Tuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from head_samples import GOLD, LOCATE_SMALL, WIDTH, random_batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spacy_nested_ner.systems.head import Gold, mean_losses
+from spacy_nested_ner.systems.locate_and_label.head import (
+    LocateAndLabel,
+    SpanMLP,
+    Spans,
+    Words,
+    best_entity,
+    focal_terms,
+    iou,
+    soft_nms,
+)
+
+
+def make_head(n_labels: int = 3, **changes: Any) -> LocateAndLabel:
+    torch.manual_seed(0)
+    return LocateAndLabel(WIDTH, n_labels, **{**LOCATE_SMALL, **changes}).eval()
+
+
+def spans(*rows: Tuple[int, int, int]) -> Spans:
+    return Spans(*torch.tensor(rows).reshape(-1, 3).unbind(-1))
+
+
+def listed(found: Spans) -> List[Tuple[int, ...]]:
+    return list(zip(*(column.tolist() for column in found)))
+
+
+def fix_offsets(head: LocateAndLabel, left: float, right: float) -> None:
+    """Let the regressor say the same offsets of every span."""
+    with torch.no_grad():
+        head.offsets.output.weight.zero_()
+        head.offsets.output.bias.copy_(torch.tensor([left, right]))
+
+
+def test_seeds_are_all_starts_of_every_length_within_the_sentence() -> None:
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    found = make_head(lengths=[1, 3]).seeds(mask)
+    assert sorted(listed(found)) == [(0, 0, 0), (0, 0, 2), (0, 1, 1), (0, 2, 2), (1, 0, 0)]
+
+
+def test_iou_by_hand() -> None:
+    first, last = torch.tensor([0, 0, 2, 4]), torch.tensor([3, 3, 3, 4])
+    other_first, other_last = torch.tensor([0, 2, 0, 0]), torch.tensor([3, 5, 3, 3])
+    found = iou(first, last, other_first, other_last)
+    torch.testing.assert_close(found, torch.tensor([1.0, 2 / 6, 2 / 4, 0.0]))
+
+
+def test_a_seed_is_paired_with_the_entity_of_highest_iou() -> None:
+    gold = Gold.from_lists([[(0, 3, 0), (2, 3, 1)], [(0, 0, 2)]])
+    value, index = best_entity(spans((0, 0, 2), (0, 2, 2), (0, 9, 9), (1, 0, 1)), gold)
+    torch.testing.assert_close(value, torch.tensor([3 / 4, 1 / 2, 0.0, 1 / 2]))
+    assert index.tolist()[:2] == [0, 1] and index[3] == 0
+
+
+def test_span_mlp_is_equation_1_to_3() -> None:
+    torch.manual_seed(0)
+    mlp, words = SpanMLP(4, 2), torch.randn(1, 5, 4)
+    pooled = words[0, 1:4].amax(0)
+    left, right = mlp.bounds.weight.chunk(2)
+    hidden = mlp.pooled(pooled) + left @ words[0, 1] + right @ words[0, 3]
+    expected = mlp.output(F.gelu(hidden))
+    found = mlp.inside(Words(words, torch.ones(1, 5, dtype=torch.bool)), spans((0, 1, 3)))
+    torch.testing.assert_close(found[0], expected)
+
+
+def test_the_regressor_reads_the_outer_words_and_the_edges() -> None:
+    head = make_head()
+    torch.nn.init.normal_(head.offsets.output.weight)
+    states, mask = torch.randn(2, 4, 16), torch.tensor([[True] * 4, [True] * 2 + [False] * 2])
+    found = head.adjust(Words(states, mask), spans((0, 1, 2), (0, 0, 0), (1, 0, 1)))[0]
+    left, right = head.edges
+    outer = [(states[0, 0], states[0, 3]), (left, states[0, 1]), (left, right)]
+    inner = [states[0, 1:3], states[0, :1], states[1, :2]]
+    for offsets, (before, after), words in zip(found, outer, inner):
+        bounds = head.offsets.bounds.weight.chunk(2)
+        hidden = head.offsets.pooled(words.amax(0)) + bounds[0] @ before + bounds[1] @ after
+        torch.testing.assert_close(offsets, head.offsets.output(F.gelu(hidden)))
+
+
+def test_adjusted_spans_are_rounded_and_clamped() -> None:
+    """Equations 6 and 7; the second sentence has two words only."""
+    head, mask = make_head(), torch.tensor([[True] * 5, [True, True, False, False, False]])
+    words = Words(torch.randn(2, 5, 16), mask)
+    fix_offsets(head, -1.4, 0.5)  # floor(t + 1/2): -1 and 1
+    _, adjusted, legal = head.adjust(words, spans((0, 2, 3), (0, 0, 4), (1, 1, 1)))
+    assert listed(adjusted) == [(0, 1, 4), (0, 0, 4), (1, 0, 1)] and legal.all()
+    fix_offsets(head, 2.0, -2.0)
+    _, _, legal = head.adjust(words, spans((0, 0, 4), (0, 2, 3), (1, 1, 1)))
+    assert legal.tolist() == [True, False, False]  # the first is one word now, the others are none
+
+
+def test_the_sigmoid_regressor_never_moves_a_boundary_to_the_left() -> None:
+    head, (states, mask) = make_head(regressor="sigmoid"), random_batch()
+    fix_offsets(head, -20.0, 0.0)
+    words = head.encode(states, mask)
+    offsets, _, _ = head.adjust(words, spans((0, 2, 3), (1, 1, 1)))
+    torch.testing.assert_close(offsets[:, 1], torch.tensor([3.0, 1.5]))  # half the sentence
+    assert (offsets[:, 0] >= 0).all()
+
+
+def test_weights_are_equation_11() -> None:
+    value, positive = torch.tensor([0.8, 1.0, 0.4, 0.0]), torch.tensor([True, True, False, False])
+    for eta, expected in ((1.0, [0.8, 1, 0.6, 1]), (2.0, [0.64, 1, 0.36, 1]), (0.0, [1] * 4)):
+        found = make_head(soft_examples=eta)._weights(value, positive)
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float))
+
+
+def test_focal_terms_are_equation_12() -> None:
+    logits, goal = torch.tensor([0.3, 0.3]), torch.tensor([1.0, 0.0])
+    p = torch.sigmoid(torch.tensor(0.3))
+    expected = torch.stack([-((1 - p) ** 2) * p.log(), -(p**2) * (1 - p).log()])
+    torch.testing.assert_close(focal_terms(logits, goal, 2.0), expected)
+    torch.testing.assert_close(
+        focal_terms(logits, goal, 0.0), torch.stack([-p.log(), -(1 - p).log()])
+    )
+
+
+def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
+    head, (states, mask) = make_head(), random_batch()
+    words, chosen = head.encode(states, mask), spans((0, 0, 3), (0, 1, 1), (1, 2, 2))
+    value, positive = torch.tensor([0.8, 0.25, 0.0]), torch.tensor([True, False, False])
+    p = head.filter.inside(words, chosen).squeeze(-1).sigmoid()
+    expected = 0.8 * -((1 - p[0]) ** 2) * p[0].log()
+    expected = expected + 0.75 * -(p[1] ** 2) * (1 - p[1]).log()
+    expected = expected - (p[2] ** 2) * (1 - p[2]).log()
+    loss = head._filter_loss(words, chosen, value, positive)
+    torch.testing.assert_close(loss.total, expected)
+    assert loss.terms == 1 + 3  # the positive span and the sentences
+
+
+def test_regression_losses_are_equations_14_and_15() -> None:
+    head, gold = make_head(regressor_weight=1.0), Gold.from_lists([[(1, 4, 0)]])
+    offsets = torch.tensor([[0.5, -2.0], [9.0, 9.0]])
+    losses = head._regression_losses(
+        spans((0, 0, 4), (0, 2, 3)),
+        offsets,
+        gold,
+        torch.tensor([0, 0]),
+        torch.tensor([True, False]),
+    )
+    means = mean_losses([losses])
+    # Targets are +1 and 0: |0.5| < 1 is squared and halved, 2 is linear.
+    torch.testing.assert_close(means["offset"], torch.tensor(0.5 * 0.25 + 1.5))
+    # Words 0.5 to 3 (exclusive) against 1 to 5: 2 shared of 4.5.
+    torch.testing.assert_close(means["overlap"], torch.tensor(1 - 2 / 4.5))
+
+
+def test_an_exact_span_has_no_regression_loss() -> None:
+    head, gold = make_head(), Gold.from_lists([[(1, 1, 0)]])
+    one, yes = torch.tensor([0]), torch.tensor([True])
+    losses = head._regression_losses(spans((0, 0, 1)), torch.tensor([[1.0, 0.0]]), gold, one, yes)
+    assert [float(loss) for loss in mean_losses([losses]).values()] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("classifier", ["softmax", "sigmoid"])
+def test_label_loss_is_equation_16(classifier) -> None:
+    head, (states, mask) = make_head(classifier=classifier, n_labels=2), random_batch()
+    words, gold = head.encode(states, mask), Gold.from_lists([[(0, 3, 1)], [], []])
+    chosen = spans((0, 0, 3), (0, 0, 2), (1, 0, 0))  # exact; IoU 3/4; far from any entity
+    logits = head.labels.inside(words, chosen)
+    if classifier == "softmax":
+        terms = F.cross_entropy(logits, torch.tensor([2, 0, 0]), reduction="none")
+    else:
+        goal = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+        terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none").sum(-1)
+    loss = head._label_loss(words, chosen, gold)
+    torch.testing.assert_close(loss.total, terms[0] + 0.25 * terms[1] + terms[2])
+    assert loss.terms == 1 + 3
+
+
+def test_focal_label_loss_of_a_softmax() -> None:
+    head, (states, mask) = make_head(classifier="softmax", label_loss="focal"), random_batch()
+    words, gold = head.encode(states, mask), Gold.from_lists([[(0, 3, 1)], [], []])
+    p = head.labels.inside(words, spans((0, 0, 3))).softmax(-1)[0, 2]
+    loss = head._label_loss(words, spans((0, 0, 3)), gold)
+    torch.testing.assert_close(loss.total, -((1 - p) ** 2) * p.log())
+
+
+def test_two_labels_of_one_span_are_both_learned_by_sigmoids() -> None:
+    gold = Gold.from_lists([[(0, 1, 2), (0, 1, 0), (0, 0, 1)]])
+    one = spans((0, 0, 1))
+    _, paired = best_entity(one, gold)
+    goal = make_head()._label_goal(one, gold, paired, torch.tensor([True]))
+    assert goal.tolist() == [[True, False, True]]
+
+
+def test_negatives_are_sampled_per_sentence() -> None:
+    head = make_head(negatives=2.0)
+    row = torch.tensor([0] * 20 + [1] * 20 + [2] * 3)
+    positive = torch.zeros(43, dtype=torch.bool)
+    positive[[3, 7, 25]] = True
+    draws = set()
+    for seed in range(5):
+        torch.manual_seed(seed)
+        chosen = head.sample(Spans(row, row, row), positive, 3)
+        assert torch.bincount(row[chosen]).tolist() == [2 + 6, 1 + 4, 2]
+        assert set(torch.nonzero(positive).flatten().tolist()) <= set(chosen.tolist())
+        assert len(set(chosen.tolist())) == len(chosen)
+        draws.add(tuple(sorted(chosen.tolist())))
+    assert len(draws) == 5
+
+
+def test_entities_of_lengths_without_seeds_are_examples() -> None:
+    gold = Gold.from_lists([[(0, 5, 0), (1, 2, 1)], [(0, 4, 0)]])
+    assert listed(make_head(lengths=[1, 2]).unreachable(gold)) == [(0, 0, 5), (1, 0, 4)]
+    assert listed(make_head(lengths=[1, 2, 5, 6]).unreachable(gold)) == []
+
+
+def by_algorithm_1(rows: List[Tuple[int, int, int]], scores: List[float], k: float, u: float):
+    """The paper's algorithm with lists, sorted anew after every step."""
+    waiting = [(score, i) for i, score in enumerate(scores)]
+    final = {}
+    while waiting:
+        waiting.sort(key=lambda pair: (-pair[0], pair[1]))
+        score, i = waiting.pop(0)
+        final[i] = score
+        for j, (other, index) in enumerate(waiting):
+            a, b = set(range(rows[i][1], rows[i][2] + 1)), rows[index]
+            b = set(range(b[1], b[2] + 1)) if b[0] == rows[i][0] else set()
+            if len(a & b) / len(a | b) >= k:
+                waiting[j] = (other * u, index)
+    return [final[i] for i in range(len(rows))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 4), st.integers(1, 10**6)),
+        min_size=0,
+        max_size=12,
+        unique_by=lambda item: item[3],
+    )
+)
+def test_soft_nms_is_algorithm_1(items) -> None:
+    rows = [(row, start, start + length) for row, start, length, _ in items]
+    scores = [score / 10**6 for *_, score in items]
+    score = torch.tensor(scores, dtype=torch.float64)
+    found = score * soft_nms(spans(*rows), score, 0.5, 0.8)
+    expected = torch.tensor(by_algorithm_1(rows, scores, 0.5, 0.8), dtype=torch.float64)
+    torch.testing.assert_close(found, expected)
+
+
+def test_soft_nms_looks_at_the_order_again() -> None:
+    """After the first has pushed the second behind the third, the third decays it once more."""
+    chosen = spans((0, 0, 4), (0, 0, 3), (0, 1, 3))
+    found = soft_nms(chosen, torch.tensor([0.9, 0.8, 0.75]), 0.7, 0.9)
+    torch.testing.assert_close(found, torch.tensor([1.0, 0.81, 1.0]))
+
+
+def test_proposals_that_land_on_one_span_are_one_prediction() -> None:
+    head, (states, mask) = make_head(span_filter=False), random_batch()
+    fix_offsets(head, -9.0, 9.0)  # every seed becomes its whole sentence
+    found = head.predict(states, mask, {"threshold": 0.0, "nms_decay": 1.0})
+    places = list(zip(*(column.tolist() for column in found[:4])))
+    assert sorted(places) == [
+        (i, 0, n - 1, label) for i, n in enumerate((6, 3, 1)) for label in range(3)
+    ]
+
+
+def test_decoding_by_hand() -> None:
+    chosen = spans((0, 0, 4), (0, 0, 3), (0, 2, 2))
+    scores = torch.tensor([[0.9, 0.1], [0.2, 0.55], [0.6, 0.7]])
+    found = LocateAndLabel.decode(
+        chosen, scores, {"threshold": 0.5, "nms_iou": 0.6, "nms_decay": 0.9}
+    )
+    # The second overlaps the first by 4/5 and falls to 0.495; the third has two labels.
+    assert found.start.tolist() == [0, 2, 2] and found.label.tolist() == [0, 0, 1]
+    torch.testing.assert_close(found.score, torch.tensor([0.9, 0.6, 0.7]))
+    kept = LocateAndLabel.decode(chosen, scores, {"threshold": 0.5, "nms_decay": 1.0})
+    assert len(kept.score) == 4
+
+
+def test_a_softmax_answers_with_its_best_label_or_none() -> None:
+    head = make_head(classifier="softmax", n_labels=2)
+    found = head.label_probability(torch.tensor([[0.52, 0.46, 0.02], [0.1, 0.5, 0.4]]).log())
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.0], [0.5, 0.0]]))
+
+
+def test_words_are_dropped_once_where_there_is_no_lstm() -> None:
+    torch.manual_seed(0)
+    head = LocateAndLabel(WIDTH, 2, lstm_layers=0, hidden_width=WIDTH, dropout=0.5).train()
+    words, mask = random_batch()
+    assert torch.equal(head.encode(words, mask).states, words)
+
+
+def test_the_filter_threshold_drops_seeds() -> None:
+    head, (states, mask) = make_head(), random_batch()
+    words = head.encode(states, mask)
+    probability = head.filter.inside(words, head.seeds(mask)).sigmoid().squeeze(-1)
+    cut = probability.median().item()
+    assert len(head.proposals(words, cut).row) == int((probability >= cut).sum())
+    assert not len(head.predict(states, mask, {"filter_threshold": 1.1}).score)
+
+
+def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:
+    """Six words where seeds have four at most; without the regressor it is out of reach."""
+    words, mask = random_batch()
+    reached = {}
+    for regressor in ("linear", None):
+        head = make_head(regressor=regressor).train()
+        optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+        for _ in range(120):
+            optimizer.zero_grad()
+            losses = mean_losses([head.losses(words, mask, Gold.from_lists(GOLD))])
+            torch.stack(list(losses.values())).sum().backward()
+            optimizer.step()
+        found = head.eval().predict(words, mask, {"threshold": 0.5, "filter_threshold": 0.1})
+        reached[regressor] = (0, 0, 5, 0) in set(zip(*(c.tolist() for c in found[:4])))
+    assert reached == {"linear": True, None: False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"regressor": "quadratic"}, "linear, sigmoid, null"),
+        ({"classifier": "svm"}, "sigmoid, softmax"),
+        ({"label_loss": "hinge"}, "cross_entropy, focal"),
+        ({"lengths": []}, "lengths"),
+        ({"lengths": [0, 1]}, "lengths"),
+        ({"seed_iou": 0.0}, "seed_iou"),
+        ({"label_iou": 1.5}, "label_iou"),
+        ({"negatives": 0}, "negatives"),
+        ({"focal": 0.5}, "focal"),
+        ({"soft_examples": -1.0}, "soft_examples"),
+        ({"label_weight": -1.0}, "weights of the losses"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        make_head(**changes)

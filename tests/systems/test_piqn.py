@@ -1,0 +1,166 @@
+"""PIQN: equations on numbers worked out apart from the code, and the paper's properties."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, random_batch
+
+from spacy_nested_ner.systems.head import Gold, mean_losses
+from spacy_nested_ner.systems.matched import Answers
+from spacy_nested_ner.systems.piqn.head import PIQN, EntityClassifier, OneWayBlock
+
+
+def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
+    torch.manual_seed(0)
+    return PIQN(10, n_labels, **{**PIQN_SMALL, **settings})
+
+
+def test_words_never_see_queries() -> None:
+    head = make_head(**PIQN_PAPER).eval()
+    words, mask = random_batch()
+    before, asked, _ = head.encode(words, mask)
+    with torch.no_grad():
+        head.query_input.tables.content[0] += 1.0
+        head.query_input.tables.position[0] -= 1.0
+    after, asked_after, _ = head.encode(words, mask)
+    for a, b in zip(before, after):
+        torch.testing.assert_close(a, b)
+    assert not torch.allclose(asked[-1], asked_after[-1])
+
+
+def test_queries_see_each_other_only_with_interaction() -> None:
+    for interaction in (True, False):
+        torch.manual_seed(0)
+        block = OneWayBlock(8, 2, 2, interaction, extra_attention=False).eval()
+        words, mask = torch.randn(1, 4, 8), torch.ones(1, 4, dtype=torch.bool)
+        queries, position = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
+        _, before = block(words, queries, position, mask, None)
+        queries[0, 2] += 1.0
+        _, after = block(words, queries, position, mask, None)
+        assert torch.allclose(before[0, :2], after[0, :2]) != interaction
+
+
+def test_classifier_is_equation_6_and_7() -> None:
+    torch.manual_seed(0)
+    classifier = EntityClassifier(4, 2, attention=False, span_pooling=False, heads=2).eval()
+    query, words = torch.randn(1, 1, 4), torch.randn(1, 3, 4)
+    left, right = torch.tensor([[[0.9, 0.1, 0.0]]]), torch.tensor([[[0.0, 0.2, 0.7]]])
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    state = torch.cat(
+        [
+            classifier.query(query)[0, 0],
+            0.9 * words[0, 0] + 0.1 * words[0, 1],
+            0.2 * words[0, 1] + 0.7 * words[0, 2],
+        ]
+    )
+    expected = classifier.output(torch.relu(state))
+    torch.testing.assert_close(classifier(query, words, mask, left, right)[0, 0], expected)
+    assert expected.shape == (3,)  # two labels and None
+
+
+def answers_by_hand() -> Answers:
+    """One row, three queries, two words, one label (and None)."""
+    return Answers(
+        left=torch.tensor([[[2.0, -2.0], [0.0, 0.0], [-2.0, 2.0]]]),
+        right=torch.tensor([[[2.0, -2.0], [0.0, 0.0], [-2.0, 2.0]]]),
+        labels=torch.tensor([[[0.0, 1.0], [0.0, 0.0], [0.0, 1.0]]]),
+    )
+
+
+def test_assignment_minimises_equation_8() -> None:
+    head = make_head(1, assignment="one_to_one", boundary="sigmoid", match_anchor=0.0)
+    gold = Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
+    target = head.assign(answers_by_hand(), gold, torch.ones(1, 3, dtype=torch.bool))
+    assert target.tolist() == [[1, -1, 0]]
+
+
+def test_losses_are_equations_11_and_12() -> None:
+    head = make_head(1, boundary="sigmoid", none_weight=0.5)
+    answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
+    target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
+    # Each assigned query is right by logits of +-2 at both words, for each of the two sides.
+    expected = 4 * F.softplus(torch.tensor(-2.0))
+    loss = head.boundary_loss(answers, gold, target, mask)
+    torch.testing.assert_close(loss.total / loss.terms, expected)
+    assigned = F.softplus(torch.tensor(-1.0))  # -log softmax([0, 1])[1]
+    none = -torch.log(torch.tensor(0.5))
+    expected = (2 * assigned + 0.5 * none) / 2.5
+    real = torch.ones(1, 3, dtype=torch.bool)
+    losses = mean_losses([head.label_losses(answers, gold, target, real)])
+    torch.testing.assert_close(losses["label"], expected)
+
+
+def test_softmax_boundary_loss_by_hand() -> None:
+    head = make_head(1, boundary="softmax")
+    answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
+    target, mask = torch.tensor([[0, -1, -1]]), torch.ones(1, 2, dtype=torch.bool)
+    expected = 2 * F.softplus(torch.tensor(-4.0))
+    loss = head.boundary_loss(answers, gold, target, mask)
+    torch.testing.assert_close(loss.total / loss.terms, expected)
+
+
+def test_none_weight_balances_the_sides() -> None:
+    head = make_head(1, none_weight=None)
+    answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
+    target, real = torch.tensor([[0, -1, -1]]), torch.ones(1, 3, dtype=torch.bool)
+    one = F.softplus(torch.tensor(-1.0))
+    none = (-torch.log(torch.tensor(0.5)) + F.softplus(torch.tensor(1.0))) / 2
+    losses = mean_losses([head.label_losses(answers, gold, target, real)])
+    torch.testing.assert_close(losses["label"], one / 2)
+    torch.testing.assert_close(losses["none"], none / 2)
+
+
+def test_anchors_keep_far_queries_away() -> None:
+    head = make_head(1, assignment="one_to_one", match_anchor=10.0)
+    gold, real = Gold.from_lists([[(0, 0, 0)]]), torch.ones(1, 3, dtype=torch.bool)
+    near = head.assign(answers_by_hand(), gold, real, torch.tensor([[5, 0, 7]]))
+    assert near.tolist() == [[-1, 0, -1]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"query_source": "air"}, "words, learned, encoder"),
+        ({"assignment": "best"}, "dynamic"),
+        ({"boundary": "tanh"}, "sigmoid, softmax"),
+        ({"pointer": "laser"}, "additive"),
+        ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
+        ({"depth": 0}, "depth must be at least 1"),
+        ({"attention_heads": 0}, "attention_heads must be at least 1"),
+        ({"quantity": 3.0}, "quantity"),
+        ({"none_weight": 0.0}, "none_weight"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        PIQN(10, 2, **settings)
+
+
+def test_encoder_queries_are_demanded() -> None:
+    head = make_head(query_source="encoder", n_queries=4)
+    words, mask = random_batch()
+    with pytest.raises(ValueError, match="QueryEncoder"):
+        head(words, mask, options={})
+    found = head(words, mask, options={}, queries=torch.randn(3, 4, 10))
+    assert len(found) == 5
+
+
+@pytest.mark.filterwarnings("error")
+def test_more_entities_than_queries_warns_once_and_learns_from_the_rest() -> None:
+    head = make_head(query_source="learned", n_queries=2)
+    words, mask = random_batch()
+    with pytest.warns(UserWarning, match="4 gold entities but only 2 queries.*n_queries"):
+        losses = head(words, mask, gold=Gold.from_lists(GOLD))
+    assert losses["boundary"].total.item() > 0
+    head(words, mask, gold=Gold.from_lists(GOLD))  # a second warning would be an error
+
+
+def test_short_sentences_get_extra_rounds_of_queries() -> None:
+    head = make_head(min_queries=4)
+    _, mask = random_batch()  # 6, 3 and 1 words
+    asked = head.query_input(torch.randn(3, 6, 16), mask, None)
+    assert asked.mask.sum(1).tolist() == [6, 4, 4]
+    assert asked.anchors[1, :4].tolist() == [0, 1, 2, 0]
+    assert asked.anchors[2, :4].tolist() == [0, 0, 0, 0]
