@@ -55,20 +55,19 @@ setup(
             "spacy_nested_ner.pipeline.factories:make_proposer_regressor_ner",
         ],
         "spacy_architectures": [
-            "spacy_nested_ner.Diffusion.v1 = "
-            "spacy_nested_ner.systems.diffusion.architecture:build_diffusion",
+            "spacy_nested_ner.Diffusion.v1 = spacy_nested_ner.model.architectures:build_diffusion",
             "spacy_nested_ner.HybridEncoder.v1 = "
             "spacy_nested_ner.encoders.hybrid_encoder:build_hybrid_encoder",
             "spacy_nested_ner.LayerMeanTransformer.v1 = "
             "spacy_nested_ner.encoders.layer_mean:build_layer_mean_transformer",
-            "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.systems.piqn.architecture:build_piqn",
             "spacy_nested_ner.LocateAndLabel.v1 = "
-            "spacy_nested_ner.systems.locate_and_label.architecture:build_locate_and_label",
-            "spacy_nested_ner.MRC.v1 = spacy_nested_ner.systems.mrc.architecture:build_mrc",
+            "spacy_nested_ner.model.architectures:build_locate_and_label",
+            "spacy_nested_ner.MRC.v1 = spacy_nested_ner.model.architectures:build_mrc",
+            "spacy_nested_ner.PIQN.v1 = spacy_nested_ner.model.architectures:build_piqn",
             "spacy_nested_ner.PairEncoder.v1 = "
             "spacy_nested_ner.encoders.pair_encoder:build_pair_encoder",
             "spacy_nested_ner.ProposerRegressor.v1 = "
-            "spacy_nested_ner.systems.proposer_regressor.architecture:build_proposer_regressor",
+            "spacy_nested_ner.model.architectures:build_proposer_regressor",
             "spacy_nested_ner.QueryEncoder.v1 = "
             "spacy_nested_ner.encoders.query_encoder:build_query_encoder",
             "spacy_nested_ner.SortedTransformer.v1 = "

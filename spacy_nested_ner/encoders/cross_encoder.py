@@ -9,16 +9,16 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from torch import Tensor
 
-from spacy_nested_ner.encoders.words import encode_words
-from spacy_nested_ner.layers.cross_encoder import CrossEncoder
-from spacy_nested_ner.model.head_model import declared_width, initialize_tok2vec
-from spacy_nested_ner.model.shim import ModuleShim
-from spacy_nested_ner.model.types import (
+from spacy_nested_ner.encoders.protocol import (
     PairEncoderModel,
     PairInput,
     PairReading,
+    Reads,
     Tok2VecModel,
 )
+from spacy_nested_ner.encoders.shim import ModuleShim
+from spacy_nested_ner.encoders.words import declared_width, encode_words, initialize_tok2vec
+from spacy_nested_ner.layers.cross_encoder import CrossEncoder
 
 Backprop = Callable[[], List[Any]]
 
@@ -57,6 +57,7 @@ def build_cross_encoder(
         layers=[tok2vec, *own, cross],
         refs={"tok2vec": tok2vec, "question_tok2vec": question_tok2vec, "cross": cross},
         dims={"nO": hidden_width},
+        attrs={"input": Reads.PAIRS.value},
     )
 
 

@@ -13,6 +13,9 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp
 from torch import Tensor
 
+from spacy_nested_ner.encoders.batching import padded_batches
+from spacy_nested_ner.encoders.protocol import Tok2VecModel, has_annotation, missing_annotation
+from spacy_nested_ner.encoders.shim import ModuleShim, running
 from spacy_nested_ner.encoders.word_features import (
     static_rows,
     tag_keys,
@@ -21,9 +24,6 @@ from spacy_nested_ner.encoders.word_features import (
 )
 from spacy_nested_ner.encoders.words import encode_words, to_torch
 from spacy_nested_ner.layers.hybrid import HybridWords
-from spacy_nested_ner.model.batching import padded_batches
-from spacy_nested_ner.model.shim import ModuleShim, running
-from spacy_nested_ner.model.types import Tok2VecModel
 
 ARCHITECTURE = "spacy_nested_ner.HybridEncoder.v1"
 
@@ -226,20 +226,6 @@ def _needs_examples(part: str) -> str:
     )
 
 
-def has_tags(docs: List[Doc], attr: str) -> bool:
-    """Whether any token of the docs has a "tag" or "pos"."""
-    return any(doc.has_annotation(attr.upper()) for doc in docs)
-
-
-def no_tags(attr: str) -> str:
-    """What to do about docs without tags."""
-    return (
-        f"{ARCHITECTURE}: pos_width is set, but no token of the docs has a {attr}_. Put a "
-        f"component that predicts token.{attr} before this one and name it in "
-        "training.annotating_components (with what it listens to), or set pos_width to 0"
-    )
-
-
 # Forward pass
 
 
@@ -326,7 +312,7 @@ def _check_vectors(vocab: Vocab, width: int) -> None:
 
 
 def _check_tags(docs: List[Doc], attr: str, is_train: bool) -> None:
-    if not has_tags(docs, attr):
+    if not has_annotation(docs, attr):
         if is_train:
-            raise ValueError(no_tags(attr))
-        warnings.warn(no_tags(attr), stacklevel=2)
+            raise ValueError(missing_annotation(attr))
+        warnings.warn(missing_annotation(attr), stacklevel=2)

@@ -8,11 +8,11 @@ import torch
 from thinc.api import Model
 from torch import Tensor, nn
 
+from spacy_nested_ner.checks import check_least
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
 from spacy_nested_ner.encoders.pretrained import ROBERTA_TYPES, PretrainedShim
-from spacy_nested_ner.model.shim import running
-from spacy_nested_ner.model.types import PairEncoderModel, PairInput, PairReading
-from spacy_nested_ner.systems.head import check_least
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading, Reads
+from spacy_nested_ner.encoders.shim import running
 
 ARCHITECTURE = "spacy_nested_ner.PairEncoder.v1"
 
@@ -60,7 +60,7 @@ def build_pair_encoder(
         init=init,
         dims={"nO": None},
         attrs={
-            "two_sided": True,
+            "input": Reads.PAIRS.value,
             "mixed_precision": mixed_precision,
             "frozen": frozen,
             "gradient_checkpointing": gradient_checkpointing,

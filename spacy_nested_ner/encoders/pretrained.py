@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
-from spacy_nested_ner.model.shim import TorchShim
+from spacy_nested_ner.encoders.shim import TorchShim
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -17,6 +17,8 @@ from thinc.types import Floats2d, Floats3d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
+from spacy_nested_ner.checks import check_least
+from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
@@ -26,10 +28,9 @@ from spacy_nested_ner.encoders.piece_windows import (
     vector_order,
 )
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
+from spacy_nested_ner.encoders.protocol import Reads
+from spacy_nested_ner.encoders.shim import ModuleShim, running
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
-from spacy_nested_ner.model.batching import cut_batches
-from spacy_nested_ner.model.shim import ModuleShim, running
-from spacy_nested_ner.systems.head import check_least
 
 ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
 
@@ -102,6 +103,7 @@ def build_query_encoder(
         refs={"queries": queries},
         dims={"nO": None},
         attrs={
+            "input": Reads.QUERIES.value,
             "n_queries": n_queries,
             "context": context,
             "word_pooling": word_pooling,

@@ -10,6 +10,8 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
+from spacy_nested_ner.checks import check_least
+from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
@@ -18,9 +20,7 @@ from spacy_nested_ner.encoders.piece_windows import (
     vector_order,
 )
 from spacy_nested_ner.encoders.pretrained import PretrainedShim
-from spacy_nested_ner.model.batching import cut_batches
-from spacy_nested_ner.model.shim import running
-from spacy_nested_ner.systems.head import check_least
+from spacy_nested_ner.encoders.shim import running
 
 ARCHITECTURE = "spacy_nested_ner.SortedTransformer.v1"
 # Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.

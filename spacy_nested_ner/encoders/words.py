@@ -8,7 +8,7 @@ from thinc.api import get_torch_default_device
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.model.types import Tok2VecModel
+from spacy_nested_ner.encoders.protocol import Tok2VecModel
 
 
 class EncodedWords(NamedTuple):
@@ -56,3 +56,20 @@ def to_torch(array: Any, requires_grad: bool) -> Tensor:
 def gradient_of(gradient: Optional[Tensor], like: Tensor) -> Any:
     """As an array of the ops in use; zeros where the loss did not reach."""
     return torch2xp(like.new_zeros(like.shape) if gradient is None else gradient)
+
+
+def initialize_tok2vec(tok2vec: Tok2VecModel, docs: List[Any]) -> int:
+    """Initialise a token-to-vector model on docs, not all empty; the width of its vectors."""
+    docs = [doc for doc in docs if len(doc)]
+    tok2vec.initialize(X=docs)
+    return tok2vec.predict(docs)[0].shape[1]
+
+
+def declared_width(tok2vec: Tok2VecModel) -> int:
+    """The width that a model tells without examples; ValueError if it does not."""
+    if not tok2vec.has_dim("nO"):
+        raise ValueError(
+            "Cannot tell the width of the encoder without examples: call nlp.initialize with a "
+            "get_examples callback that returns at least one non-empty doc."
+        )
+    return tok2vec.get_dim("nO")

@@ -8,8 +8,15 @@ import torch
 from thinc.api import Model
 from torch import Tensor
 
-from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
-from spacy_nested_ner.model.batching import cut_batches
+from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.protocol import Reads, reads
+from spacy_nested_ner.encoders.words import (
+    declared_width,
+    encode_words,
+    gradient_of,
+    initialize_tok2vec,
+    to_torch,
+)
 from spacy_nested_ner.model.pairs import read_pairs
 from spacy_nested_ner.model.shim import HeadShim
 from spacy_nested_ner.model.types import (
@@ -20,46 +27,42 @@ from spacy_nested_ner.model.types import (
     HeadOutput,
     Rows,
     SpanScores,
-    Tok2VecModel,
 )
-from spacy_nested_ner.systems.head import Gold, Head, Predictions, mean_losses
-from spacy_nested_ner.systems.mrc.questions import asks_questions
+from spacy_nested_ner.systems import get_system
+from spacy_nested_ner.systems.base import ModelSettings, System
+from spacy_nested_ner.systems.head import Gold, Predictions, mean_losses
 
 Backprop = Callable[[Any], List[Any]]
 
 
-def build_head_model(
-    name: str,
-    tok2vec: Tok2VecModel,
-    head_class: Callable[..., Head],
-    settings: Dict[str, Any],
-    batch_words: int = 512,
-) -> HeadModel:
-    """Compose an encoder and a head.
-
-    name: of the model's node. tok2vec: any token-to-vector model, or one that reads queries along
-    with the words (`attrs["n_queries"]`). settings: keyword arguments of the head's constructor,
-    JSON-serialisable. batch_words: padded words that the head sees at once.
-    """
-    if batch_words < 1:
-        raise ValueError(f"{name}: batch_words must be positive, got {batch_words}.")
+def build_head_model(system: System, encoder: Model, settings: ModelSettings) -> HeadModel:
+    """Compose the encoder and the head of a system."""
     head: Model[Any, Any] = Model(
-        f"{name}_head",
+        f"{system.name}_head",
         _head_is_called_by_its_parent,
         dims={"nI": None, "nO": None},
         attrs={"dropout_rate": 0.0},
-        shims=[HeadShim(head_class, settings)],
+        shims=[HeadShim(system, settings)],
     )
-    model: HeadModel = Model(
-        name,
+    return Model(
+        system.name,
         forward,
         init=init,
-        layers=[tok2vec, head],
-        refs={"tok2vec": tok2vec, "head": head},
-        attrs={"batch_words": batch_words, "labels": []},
+        layers=[encoder, head],
+        refs={"tok2vec": encoder, "head": head},
+        attrs={
+            "system": system.name,
+            "batch_words": settings.batch_words,
+            "labels": [],
+            **system.attributes(settings),
+        },
         dims={"nO": None},
     )
-    return model
+
+
+def system_of(model: HeadModel) -> System:
+    """The system that a model belongs to."""
+    return get_system(model.attrs["system"])
 
 
 def head_shim(model: HeadModel) -> HeadShim:
@@ -75,24 +78,14 @@ def head_parts(model: HeadModel) -> List[Model]:
     return [model.get_ref("head"), *fresh]
 
 
-def annotation_read(model: HeadModel) -> List[str]:
-    """Token attributes ("tag", "pos") that the encoder reads and another component has to set."""
-    encoder = model.get_ref("tok2vec")
-    return sorted({node.attrs["reads"] for node in encoder.walk() if node.attrs.get("reads")})
-
-
-def reads_queries(model: HeadModel) -> bool:
-    """Whether the encoder reads queries along with the words."""
-    return "n_queries" in model.get_ref("tok2vec").attrs
-
-
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
     """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
     tok2vec, head = model.get_ref("tok2vec"), model.get_ref("head")
+    system_of(model).prepare(model)
     if X is None or not len(X.segments):
         tok2vec.initialize()
         width = declared_width(tok2vec)
-    elif reads_queries(model) or asks_questions(model):
+    elif reads(tok2vec) is not Reads.WORDS:
         tok2vec.initialize(X=(X.docs, X.segments))
         width = tok2vec.get_dim("nO")
     else:
@@ -108,23 +101,6 @@ def set_label_dim(model: HeadModel) -> None:
     n_labels = len(head_shim(model).labels)
     model.set_dim("nO", n_labels, force=True)
     model.get_ref("head").set_dim("nO", n_labels, force=True)
-
-
-def initialize_tok2vec(tok2vec: Tok2VecModel, docs: List[Any]) -> int:
-    """Initialise a token-to-vector model on docs, not all empty; the width of its vectors."""
-    docs = [doc for doc in docs if len(doc)]
-    tok2vec.initialize(X=docs)
-    return tok2vec.predict(docs)[0].shape[1]
-
-
-def declared_width(tok2vec: Tok2VecModel) -> int:
-    """The width that a model tells without examples; ValueError if it does not."""
-    if not tok2vec.has_dim("nO"):
-        raise ValueError(
-            "Cannot tell the width of the encoder without examples: call nlp.initialize with a "
-            "get_examples callback that returns at least one non-empty doc."
-        )
-    return tok2vec.get_dim("nO")
 
 
 def _head_is_called_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
@@ -167,9 +143,10 @@ def whole_docs(docs: List[Any]) -> HeadInput:
 def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callable[[], List[Any]]]:
     """One row per segment, or per segment and label, and the way back for the gradients of what
     was read."""
-    if asks_questions(model):
+    kind = reads(model.get_ref("tok2vec"))
+    if kind is Reads.PAIRS:
         return read_pairs(model, X, is_train)
-    if reads_queries(model):
+    if kind is Reads.QUERIES:
         return _with_queries(model, X, is_train)
     encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
     starts = np.cumsum(encoded.lengths) - encoded.lengths

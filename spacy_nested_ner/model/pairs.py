@@ -3,11 +3,11 @@
 from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from spacy_nested_ner.model.types import Entity, HeadInput, HeadModel, PairInput, Rows
-from spacy_nested_ner.systems.mrc.questions import questions_of
+from spacy_nested_ner.encoders.protocol import PairInput
+from spacy_nested_ner.model.types import HeadInput, HeadModel, Rows
+from spacy_nested_ner.systems import get_system
 
 
 def read_pairs(
@@ -17,10 +17,11 @@ def read_pairs(
 
     Only the indices of all pairs are made here, nothing is encoded before it is read.
     """
-    questions = questions_of(model)
+    system = get_system(model.attrs["system"])
+    questions = system.questions(model)
     pairs = all_pairs(len(X.segments), len(questions))
-    if is_train and model.attrs["unanswered_share"] < 1:
-        pairs = pairs[_asked(pairs, X.gold, model.attrs["unanswered_share"])]
+    if is_train:
+        pairs = pairs[system.asked(model, pairs, X.gold or [])]
     reading, backprop = model.get_ref("tok2vec")(
         PairInput(X.docs, X.segments, questions, pairs), is_train
     )
@@ -35,16 +36,3 @@ def read_pairs(
 def all_pairs(n_segments: int, n_questions: int) -> np.ndarray:
     """`(segments * questions, 2)` int."""
     return np.stack(np.divmod(np.arange(n_segments * n_questions), n_questions), axis=1)
-
-
-def _asked(pairs: np.ndarray, gold: Optional[List[List[Entity]]], share: float) -> np.ndarray:
-    """Which pairs take part in a step: those with an answer and a random share of the others.
-
-    Never none at all: a step needs something to learn from.
-    """
-    answered = {(i, label) for i, group in enumerate(gold or []) for _, _, label in group}
-    has_answer = np.array([(i, label) in answered for i, label in pairs.tolist()], dtype=bool)
-    asked = has_answer | (torch.rand(len(pairs)).numpy() < share)
-    if not asked.any():
-        asked[int(torch.randint(len(pairs), ()))] = True
-    return asked

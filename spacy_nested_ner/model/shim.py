@@ -1,177 +1,30 @@
-"""Torch modules inside Thinc models: built late, saved without pickle."""
+"""The torch head inside the Thinc model: built late, saved without pickle."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional
 
 import srsly
-import torch
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
-from thinc.api import Optimizer, Shim, get_torch_default_device
-from thinc.util import torch2xp, xp2torch
-from torch import nn
 
-from spacy_nested_ner.systems.head import Head
+from spacy_nested_ner.encoders.shim import TorchShim
+from spacy_nested_ner.systems.base import ModelSettings, System
 
-
-@contextlib.contextmanager
-def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) -> Iterator[None]:
-    """Training or evaluation mode with gradients or without; evaluation mode afterwards.
-
-    mixed_precision: matrix products of a training step in bfloat16. Predictions stay in float32:
-        in bfloat16 they would depend on what else is in the batch.
-    """
-    for module in modules:
-        module.train(is_train)
-    precision: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-    if is_train and mixed_precision:
-        device = next(modules[0].parameters()).device.type
-        precision = torch.autocast(device, torch.bfloat16)
-    try:
-        with torch.set_grad_enabled(is_train), precision:
-            yield
-    finally:
-        for module in modules:
-            module.eval()
-
-
-class TorchShim(Shim):
-    """Base of shims that hold a torch module which does not exist before `initialize`.
-
-    Thinc wants the same nodes when a model is saved and when it is loaded. A node with such a shim
-    is therefore always there; what the shim saves is enough to build the module again.
-    """
-
-    what = "module"
-
-    @property
-    def module(self) -> Any:
-        """The torch module; ValueError before there are weights."""
-        if self._model is None:
-            raise ValueError(
-                f"The {self.what} has no weights yet: call nlp.initialize(...) or load a trained "
-                "pipeline before using it."
-            )
-        return self._model
-
-    @property
-    def is_built(self) -> bool:
-        """Whether there are weights."""
-        return self._model is not None
-
-    def set_module(self, module: nn.Module) -> None:
-        """Take a new module, in evaluation mode, to the device in use."""
-        self._model = module.float().eval().to(get_torch_default_device())
-        self.renew_id()
-
-    def renew_id(self) -> None:
-        """A new key for optimizers, which keep moments in the shape of the old parameters."""
-        with Shim.global_id_lock:
-            Shim.global_id += 1
-            self.id = Shim.global_id
-
-    def _keyed_parameters(self) -> Iterator[Tuple[Tuple[int, str], nn.Parameter]]:
-        if self._model is not None:
-            for name, parameter in self._model.named_parameters():
-                yield (self.id, name), parameter
-
-    def finish_update(self, optimizer: Optimizer) -> None:
-        """Let the optimizer step over every parameter that has a gradient."""
-        for key, parameter in self._keyed_parameters():
-            if parameter.grad is not None:
-                weights, _ = optimizer(
-                    key,
-                    torch2xp(parameter.data),  # type: ignore[arg-type]
-                    torch2xp(parameter.grad),  # type: ignore[arg-type]
-                )
-                updated = xp2torch(weights, device=parameter.device)
-                # Updated in place, the usual case: another tensor over the same memory would
-                # only keep the one before alive, step after step.
-                if updated.data_ptr() != parameter.data_ptr():
-                    parameter.data = updated
-                parameter.grad = None
-
-    @contextlib.contextmanager
-    def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
-        """Weights from `params`, the optimizer's averages, inside the context."""
-        backup = {}
-        for key, parameter in self._keyed_parameters():
-            if key in params:
-                backup[key] = parameter.data
-                parameter.data = xp2torch(params[key], device=parameter.device)
-        try:
-            yield
-        finally:
-            for key, parameter in self._keyed_parameters():
-                if key in backup:
-                    parameter.data = backup[key]
-
-    def copy(self) -> TorchShim:
-        """A copy with a key of its own, so that an optimizer tells the two apart."""
-        copied = copy.deepcopy(self)
-        copied.renew_id()
-        return copied
-
-    def to_device(self, device_type: str, device_id: int) -> None:
-        """Move the weights: "cpu" or "gpu"."""
-        if self._model is not None:
-            self._model.to("cpu" if device_type == "cpu" else f"cuda:{device_id}")
-
-    def _weights(self) -> Optional[bytes]:
-        """All weights as safetensors, None before there are any."""
-        if self._model is None:
-            return None
-        state = self._model.state_dict()
-        return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
-
-
-class ModuleShim(TorchShim):
-    """Holds a module whose constructor takes JSON-serialisable settings, some of them known late.
-
-    module_class: of the module. settings: keyword arguments known from the start.
-    """
-
-    def __init__(self, module_class: Callable[..., nn.Module], settings: Dict[str, Any]) -> None:
-        super().__init__(None)
-        self.module_class = module_class
-        self.settings = dict(settings)
-
-    def build(self, **sizes: Any) -> None:
-        """Make a fresh module of the settings and these further ones."""
-        self.settings.update(sizes)
-        self.set_module(self.module_class(**self.settings))
-
-    def to_bytes(self) -> bytes:
-        """Settings as JSON, weights as safetensors; None before `build`."""
-        return srsly.msgpack_dumps(
-            {"settings": srsly.json_dumps(self.settings), "weights": self._weights()}
-        )
-
-    def from_bytes(self, data: bytes) -> ModuleShim:
-        """Rebuild the module that `to_bytes` saved, on the device in use."""
-        saved = srsly.msgpack_loads(data)
-        self.settings, self._model = srsly.json_loads(saved["settings"]), None
-        if saved["weights"] is not None:
-            module = self.module_class(**self.settings)
-            module.load_state_dict(load_tensors(saved["weights"]))
-            self.set_module(module)
-        return self
+if TYPE_CHECKING:
+    from spacy_nested_ner.systems.head import Head
 
 
 class HeadShim(TorchShim):
     """Holds a head, which is built when the width of the words and the labels are known.
 
-    head_class: takes width, number of labels and settings. settings: JSON-serialisable.
+    system: says which class the head is of. settings: for the head.
     """
 
     what = "head of this component"
 
-    def __init__(self, head_class: Callable[..., Head], settings: Dict[str, Any]) -> None:
+    def __init__(self, system: System, settings: ModelSettings) -> None:
         super().__init__(None)
-        self.head_class = head_class
+        self.system = system
         self.settings = settings
         self.width: Optional[int] = None
         self.labels: List[str] = []
@@ -179,7 +32,10 @@ class HeadShim(TorchShim):
     def build(self, width: int, labels: List[str]) -> None:
         """Make a fresh head for word vectors of this width and these labels."""
         self.width, self.labels = width, list(labels)
-        self.set_module(self.head_class(width, len(labels), **self.settings))
+        self.set_module(self._head(width, len(labels)))
+
+    def _head(self, width: int, n_labels: int) -> Head:
+        return self.system.head_class()(width, n_labels, self.settings)
 
     def add_labels(self, labels: List[str]) -> None:
         """Grow a trained head to these labels, which begin with the present ones."""
@@ -189,17 +45,17 @@ class HeadShim(TorchShim):
 
     def to_bytes(self) -> bytes:
         """Settings, width and labels as JSON, weights as safetensors; None before `build`."""
-        saved = {"settings": self.settings, "width": self.width, "labels": self.labels}
+        saved = {"settings": self.settings.to_dict(), "width": self.width, "labels": self.labels}
         return srsly.msgpack_dumps({"head": srsly.json_dumps(saved), "weights": self._weights()})
 
     def from_bytes(self, bytes_data: bytes) -> HeadShim:
         """Rebuild the head that `to_bytes` saved, on the device in use."""
         data = srsly.msgpack_loads(bytes_data)
         saved = srsly.json_loads(data["head"])
-        self.settings, self.width = saved["settings"], saved["width"]
+        self.settings, self.width = self.system.settings(**saved["settings"]), saved["width"]
         self.labels, self._model = saved["labels"], None
         if data["weights"] is not None:
-            head = self.head_class(self.width, len(self.labels), **self.settings)
+            head = self._head(saved["width"], len(self.labels))
             head.load_state_dict(load_tensors(data["weights"]))
             self.set_module(head)
         return self

@@ -6,7 +6,6 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
-from thinc.types import Floats2d, Floats3d
 from torch import Tensor
 
 # (first word, last word, label index) of a gold entity, counted from its segment's first word.
@@ -60,30 +59,6 @@ class Rows(NamedTuple):
     read: Callable[[np.ndarray], Tuple[Tensor, Tensor, Optional[Tensor]]]
 
 
-class PairInput(NamedTuple):
-    """What an encoder of pairs reads: segments, each with some of the questions.
-
-    segments: see `HeadInput`. pairs: `(pairs, 2)` int, index of the segment and of the question.
-    """
-
-    docs: List[Doc]
-    segments: np.ndarray
-    questions: List[str]
-    pairs: np.ndarray
-
-
-class PairReading(NamedTuple):
-    """Pairs that are encoded batch by batch, when they are asked for.
-
-    lengths: `(pairs,)` int, words or pieces of question and sentence. read: from indices of pairs
-    to the vectors of the sentences' words, `(batch, words, width)`, and their bool mask. The
-    model's callback, which takes nothing, goes on with the gradients that derive from them.
-    """
-
-    lengths: np.ndarray
-    read: Callable[[np.ndarray], Tuple[Tensor, Tensor]]
-
-
 class HeadOutput(NamedTuple):
     """Losses by name where gold was given, spans where it was not."""
 
@@ -91,7 +66,4 @@ class HeadOutput(NamedTuple):
     spans: SpanScores
 
 
-Tok2VecModel = Model[List[Doc], List[Floats2d]]
-QueryEncoderModel = Model[Tuple[List[Doc], np.ndarray], Tuple[Floats2d, Floats3d]]
 HeadModel = Model[HeadInput, HeadOutput]
-PairEncoderModel = Model[PairInput, PairReading]

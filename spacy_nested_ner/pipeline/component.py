@@ -17,22 +17,12 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from spacy_nested_ner.encoders.hybrid_encoder import has_tags, no_tags
-from spacy_nested_ner.model.head_model import (
-    annotation_read,
-    head_parts,
-    head_shim,
-    set_label_dim,
-)
+from spacy_nested_ner.encoders.protocol import has_annotation, missing_annotation, needed_annotation
+from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim, system_of
 from spacy_nested_ner.model.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
 from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments
-from spacy_nested_ner.systems.mrc.questions import (
-    asks_questions,
-    report_templates,
-    set_question,
-)
 from spacy_nested_ner.training.adversarial import embedding_tables, moved
 from spacy_nested_ner.training.optimizer import AdamW
 
@@ -142,18 +132,20 @@ class NestedNER(TrainablePipe):
         """RETURNS (List[str]): What `spacy init labels` saves and `initialize` takes."""
         return list(self.labels)
 
-    def add_label(self, label: str, question: Optional[str] = None) -> int:
+    def add_label(self, label: str, **details: Any) -> int:
         """Add a label; a trained head grows and keeps what it learned.
 
-        question (Optional[str]): What a system that asks questions asks for the label, at once and
-            without training; replaces the question of a label that was there already.
+        details: What the system takes beside the name, such as the `question` of `mrc_ner`; also
+            for a label that was there already. It counts at once, without training.
         RETURNS (int): 0 if the label was there already, else 1.
-        RAISES (ValueError): For a question to a system that asks none.
+        RAISES (ValueError): For details that the system does not take.
         """
         if not isinstance(label, str):
             raise ValueError(Errors.E187)
-        if question is not None:
-            self._ask(label, question)
+        try:
+            system_of(self.model).describe_label(self.model, label, **details)
+        except ValueError as err:
+            raise ValueError(self._says(str(err))) from err
         if label in self.labels:
             return 0
         self.cfg["labels"].append(label)
@@ -161,15 +153,8 @@ class NestedNER(TrainablePipe):
         if head_shim(self.model).is_built:
             head_shim(self.model).add_labels(list(self.labels))
             self._sync_labels()
-            if asks_questions(self.model):
-                report_templates(self.model, [label])
+            system_of(self.model).labels_added(self.model, [label])
         return 1
-
-    def _ask(self, label: str, question: str) -> None:
-        try:
-            set_question(self.model, label, question)
-        except ValueError as err:
-            raise ValueError(self._says(str(err))) from err
 
     def _sync_labels(self) -> None:
         self.model.attrs["labels"] = list(self.labels)
@@ -213,7 +198,7 @@ class NestedNER(TrainablePipe):
 
         RAISES (ValueError): If the encoder reads tags and no token has one.
         """
-        wanted = annotation_read(self.model)
+        wanted = needed_annotation(self.model.get_ref("tok2vec"))
         if not wanted or not docs:
             return docs
         if nlp is not None:
@@ -224,8 +209,8 @@ class NestedNER(TrainablePipe):
                 if name in nlp.pipe_names or name in annotating:
                     docs = [pipe(doc) for doc in docs]
         for attr in wanted:
-            if not has_tags(docs, attr):
-                raise ValueError(self._says(no_tags(attr)))
+            if not has_annotation(docs, attr):
+                raise ValueError(self._says(missing_annotation(attr)))
         return docs
 
     def _scan_gold(

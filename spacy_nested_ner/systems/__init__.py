@@ -1,0 +1,29 @@
+"""The systems: one paper, one folder, one line here."""
+
+from typing import Dict, List
+
+from spacy_nested_ner.systems.base import System, locate
+
+# Where each system is. They are imported when they are asked for.
+TABLE: Dict[str, str] = {
+    "piqn": "spacy_nested_ner.systems.piqn:SYSTEM",
+    "locate_and_label": "spacy_nested_ner.systems.locate_and_label:SYSTEM",
+    "diffusion": "spacy_nested_ner.systems.diffusion:SYSTEM",
+    "proposer_regressor": "spacy_nested_ner.systems.proposer_regressor:SYSTEM",
+    "mrc": "spacy_nested_ner.systems.mrc:SYSTEM",
+}
+
+
+def get_system(name: str) -> System:
+    """A system by the name of its folder.
+
+    RAISES (ValueError): If there is none of that name.
+    """
+    if name not in TABLE:
+        raise ValueError(f"There is no system '{name}', only {', '.join(TABLE)}.")
+    return locate(TABLE[name])
+
+
+def all_systems() -> List[System]:
+    """All systems, in the order of the table."""
+    return [get_system(name) for name in TABLE]

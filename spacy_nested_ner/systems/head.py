@@ -6,7 +6,7 @@ A head is plain torch and knows nothing of spaCy or Thinc, so that it can be rea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -154,20 +154,6 @@ class Head(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
                 module.p = rate
-
-
-def check_choice(system: str, name: str, value: Any, choices: Sequence[Any]) -> None:
-    """ValueError for a setting that is none of the choices; None is null in a config."""
-    if value not in choices:
-        known = ", ".join("null" if choice is None else str(choice) for choice in choices)
-        raise ValueError(f"{system}: {name} is {value!r}, must be one of {known}.")
-
-
-def check_least(system: str, least: float, **settings: float) -> None:
-    """ValueError for the first setting that is smaller than `least`."""
-    for name, number in settings.items():
-        if number < least:
-            raise ValueError(f"{system}: {name} must be at least {least}, got {number}.")
 
 
 def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:

@@ -13,9 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spacy_nested_ner.systems.head import Gold, Head, Loss, check_choice, pick_gold
-
-BOUNDARIES = ("sigmoid", "softmax")
+from spacy_nested_ner.systems.head import Gold, Head, Loss, pick_gold
 
 
 @dataclass
@@ -48,10 +46,6 @@ class MatchedHead(Head):
         none_weight: Optional[float],
     ) -> None:
         super().__init__()
-        system = type(self).__name__
-        check_choice(system, "boundary", boundary, BOUNDARIES)
-        if none_weight is not None and none_weight <= 0:
-            raise ValueError(f"{system}: none_weight must be positive or null, got {none_weight}.")
         self.boundary = boundary
         self.match_weights, self.loss_weights = match_weights, loss_weights
         self.none_weight = none_weight

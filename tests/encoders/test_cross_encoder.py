@@ -14,8 +14,8 @@ from spacy_nested_ner.encoders.cross_encoder import (
     build_cross_encoder,
     question_words,
 )
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput
 from spacy_nested_ner.model.pairs import all_pairs
-from spacy_nested_ner.model.types import PairEncoderModel, PairInput
 
 QUESTIONS = ["Who?", "Which genes, or promoters?"]
 

@@ -14,8 +14,8 @@ from thinc.api import Adam
 
 from spacy_nested_ner.encoders.pair_encoder import build_pair_encoder, pair_shim
 from spacy_nested_ner.encoders.piece_windows import cut_long
+from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.model.pairs import all_pairs
-from spacy_nested_ner.model.types import PairInput
 
 transformers = pytest.importorskip("transformers")
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from spacy.tokens import Doc
+from spacy_nested_ner.systems.diffusion.architecture import trajectories
 
 from spacy_nested_ner.evaluation.figures import probes
 from spacy_nested_ner.evaluation.figures.probes import QueryUse, nested_pipes
 from spacy_nested_ner.model.types import HeadInput
 from spacy_nested_ner.pipeline.segments import cut_segments
-from spacy_nested_ner.systems.diffusion.architecture import trajectories
 from tests.conftest import make_examples, make_pipeline
 
 # Nothing is trained here: with a threshold of 0 every query, seed and proposal says something.

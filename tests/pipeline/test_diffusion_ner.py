@@ -2,10 +2,10 @@
 
 import pytest
 from spacy.util import load_model_from_path
+from spacy_nested_ner.systems.diffusion.architecture import trajectories
 
 from spacy_nested_ner.model.types import HeadInput
 from spacy_nested_ner.pipeline.segments import cut_segments
-from spacy_nested_ner.systems.diffusion.architecture import trajectories
 from tests.conftest import SENTENCES, make_pipeline, scores_of, spans_of
 
 OPTIONS = {

@@ -5,12 +5,18 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.systems.base import ModelSettings
 from spacy_nested_ner.systems.diffusion.head import Diffusion
+from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
 from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.head import LocateAndLabel
+from spacy_nested_ner.systems.locate_and_label.settings import LocateAndLabelSettings
 from spacy_nested_ner.systems.mrc.head import MRC
+from spacy_nested_ner.systems.mrc.settings import MRCSettings
 from spacy_nested_ner.systems.piqn.head import PIQN
+from spacy_nested_ner.systems.piqn.settings import PIQNSettings
 from spacy_nested_ner.systems.proposer_regressor.head import ProposerRegressor
+from spacy_nested_ner.systems.proposer_regressor.settings import ProposerRegressorSettings
 
 WIDTH = 10
 N_LABELS = 3
@@ -73,12 +79,12 @@ DIFFUSION_AUTHORS = {
 class MRCPerLabel(Head):
     """MRC behind the least that can encode pairs: a row per label, which every word is told."""
 
-    def __init__(self, width: int, n_labels: int, **settings: Any) -> None:
+    def __init__(self, width: int, n_labels: int, settings: MRCSettings) -> None:
         super().__init__()
         self.width, self.n_labels = width, n_labels
         self.question = nn.Parameter(torch.randn(n_labels, width))
         self.joined = nn.Sequential(nn.Linear(2 * width, 32), nn.GELU())
-        self.head = MRC(32, n_labels, **settings)
+        self.head = MRC(32, n_labels, settings)
 
     def rows(self, words: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]:
         words = words.repeat_interleave(self.n_labels, 0)
@@ -105,6 +111,14 @@ class MRCPerLabel(Head):
         segment = found.segment.div(self.n_labels, rounding_mode="floor")
         return found._replace(segment=segment, label=found.segment % self.n_labels)
 
+
+SETTINGS: Dict[Type[Head], Type[ModelSettings]] = {
+    PIQN: PIQNSettings,
+    Diffusion: DiffusionSettings,
+    LocateAndLabel: LocateAndLabelSettings,
+    ProposerRegressor: ProposerRegressorSettings,
+    MRCPerLabel: MRCSettings,
+}
 
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
@@ -190,7 +204,7 @@ def build(name: str, n_labels: int = N_LABELS) -> Head:
     """A fresh head, always the same."""
     head_class, settings = HEADS[name]
     torch.manual_seed(0)
-    return head_class(WIDTH, n_labels, **settings)
+    return head_class(WIDTH, n_labels, SETTINGS[head_class](**settings))
 
 
 def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:

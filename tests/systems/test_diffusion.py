@@ -28,6 +28,7 @@ from spacy_nested_ner.systems.diffusion.head import (
     noise_table,
     twins,
 )
+from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
 from spacy_nested_ner.systems.head import Gold, Predictions, mean_losses
 from spacy_nested_ner.systems.matched import Answers
 
@@ -36,7 +37,7 @@ STATES = ("boundaries", "left_width")
 
 def make_head(n_labels: int = 3, **settings: Any) -> Diffusion:
     torch.manual_seed(0)
-    return Diffusion(10, n_labels, **{**DIFFUSION_SMALL, **settings})
+    return Diffusion(10, n_labels, DiffusionSettings(**{**DIFFUSION_SMALL, **settings}))
 
 
 def all_spans(n: int) -> torch.Tensor:
@@ -739,12 +740,12 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
         ({"boundary": "tanh"}, "softmax"),
         ({"none": "all"}, "missed"),
         ({"pointer": "laser"}, "additive"),
-        ({"timesteps": 0}, "timesteps must be at least 1"),
-        ({"n_spans": 0}, "n_spans must be at least 1"),
-        ({"word_width": 0}, "word_width must be at least 1"),
-        ({"word_weight": -1.0}, "word_weight must be at least 0"),
-        ({"candidate_weight": -1.0}, "candidate_weight must be at least 0"),
-        ({"rollout": -1}, "rollout must be at least 0"),
+        ({"timesteps": 0}, "timesteps is .* of at least 1"),
+        ({"n_spans": 0}, "n_spans is .* of at least 1"),
+        ({"word_width": 0}, "word_width is .* of at least 1"),
+        ({"word_weight": -1.0}, "word_weight is .* of at least 0"),
+        ({"candidate_weight": -1.0}, "candidate_weight is .* of at least 0"),
+        ({"rollout": -1}, "rollout is .* of at least 0"),
         ({"repetition": 1.5}, "repetition"),
         ({"assignment": "random"}, "nearest"),
         ({"scale": 0.0}, "scale"),
@@ -754,14 +755,14 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
 )
 def test_wrong_settings_are_refused(settings, problem) -> None:
     with pytest.raises(ValueError, match=problem):
-        Diffusion(10, 2, **settings)
+        DiffusionSettings(**settings)
 
 
 def test_wrong_options_are_refused() -> None:
     head, (words, mask) = make_head(timesteps=10), random_batch()
     with pytest.raises(ValueError, match="steps must be 1 to 10"):
         head(words, mask, options={"steps": 11})
-    with pytest.raises(ValueError, match="n_spans must be at least 1"):
+    with pytest.raises(ValueError, match="n_spans is .* of at least 1"):
         head(words, mask, options={"n_spans": 0})
     for eta in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="eta must be 0 to 1"):

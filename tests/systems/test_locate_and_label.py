@@ -20,11 +20,14 @@ from spacy_nested_ner.systems.locate_and_label.head import (
     iou,
     soft_nms,
 )
+from spacy_nested_ner.systems.locate_and_label.settings import LocateAndLabelSettings
 
 
 def make_head(n_labels: int = 3, **changes: Any) -> LocateAndLabel:
     torch.manual_seed(0)
-    return LocateAndLabel(WIDTH, n_labels, **{**LOCATE_SMALL, **changes}).eval()
+    return LocateAndLabel(
+        WIDTH, n_labels, LocateAndLabelSettings(**{**LOCATE_SMALL, **changes})
+    ).eval()
 
 
 def spans(*rows: Tuple[int, int, int]) -> Spans:
@@ -288,7 +291,9 @@ def test_a_softmax_answers_with_its_best_label_or_none() -> None:
 
 def test_words_are_dropped_once_where_there_is_no_lstm() -> None:
     torch.manual_seed(0)
-    head = LocateAndLabel(WIDTH, 2, lstm_layers=0, hidden_width=WIDTH, dropout=0.5).train()
+    head = LocateAndLabel(
+        WIDTH, 2, LocateAndLabelSettings(lstm_layers=0, hidden_width=WIDTH, dropout=0.5)
+    ).train()
     words, mask = random_batch()
     assert torch.equal(head.encode(words, mask).states, words)
 

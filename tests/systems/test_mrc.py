@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.systems.head import Gold, mean_losses
 from spacy_nested_ner.systems.mrc.head import MRC, MatchScore, best_of_rows, nearest_ends
+from spacy_nested_ner.systems.mrc.settings import MRCSettings
 
 # Start logits, then end logits of two rows; the second has two words only.
 STARTS = [[2.0, -1.0, 1.0, -3.0], [-2.0, 0.5, 9.0, 9.0]]
@@ -37,7 +38,7 @@ class FixedMatch(nn.Module):
 def make_head(**settings: Any) -> MRC:
     """A head that reads the start logit from the first place of a vector, the end logit from the
     second."""
-    head = MRC(2, 1, **settings).eval()
+    head = MRC(2, 1, MRCSettings(**settings)).eval()
     with torch.no_grad():
         for layer, weights in ((head.start, [1.0, 0.0]), (head.end, [0.0, 1.0])):
             layer.weight.copy_(torch.tensor([weights]))
@@ -163,7 +164,7 @@ def test_flat_decoding_takes_the_nearest_end() -> None:
 
 def test_first_and_last_pieces_are_read_apart() -> None:
     torch.manual_seed(0)
-    head = MRC(8, 1, two_sided=True).eval()
+    head = MRC(8, 1, MRCSettings(two_sided=True)).eval()
     states = torch.randn(1, 3, 8)
     first, last, starts, ends = head.boundaries(states)
     assert torch.equal(first, states[..., :4]) and torch.equal(last, states[..., 4:])
@@ -201,18 +202,18 @@ def test_one_word_again_and_again_has_no_more_answers_than_can_nest() -> None:
 
 
 def test_labels_have_no_weights() -> None:
-    head = MRC(4, 2)
+    head = MRC(4, 2, MRCSettings())
     before = {name: value.clone() for name, value in head.state_dict().items()}
     head.add_labels(7)
     assert head.n_labels == 7
     assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
-    assert {n: v.shape for n, v in MRC(4, 99).state_dict().items()} == {
+    assert {n: v.shape for n, v in MRC(4, 99, MRCSettings()).state_dict().items()} == {
         n: v.shape for n, v in before.items()
     }
 
 
 def test_dropout_is_before_the_match_score_only() -> None:
-    head = MRC(4, 1, dropout=0.3)
+    head = MRC(4, 1, MRCSettings(dropout=0.3))
     head.set_dropout(0.9)
     assert [m.p for m in head.modules() if isinstance(m, nn.Dropout)] == [0.3]
 
@@ -230,13 +231,13 @@ def test_dropout_is_before_the_match_score_only() -> None:
 )
 def test_wrong_settings_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=f"MRC: {next(iter(wrong))}"):
-        MRC(4, 1, **wrong)
+        MRCSettings(**wrong)
 
 
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match="MRC: decoding"):
         found(make_head(), decoding="some")
     with pytest.raises(ValueError, match="MRC: two_sided"):
-        MRC(5, 1, two_sided=True)
+        MRC(5, 1, MRCSettings(two_sided=True))
     with pytest.raises(ValueError, match="all 0"):
-        MRC(4, 1, pairing="nearest", start_weight=0.0, end_weight=0.0)
+        MRCSettings(pairing="nearest", start_weight=0.0, end_weight=0.0)

@@ -10,11 +10,12 @@ from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, random_batch
 from spacy_nested_ner.systems.head import Gold, mean_losses
 from spacy_nested_ner.systems.matched import Answers
 from spacy_nested_ner.systems.piqn.head import PIQN, EntityClassifier, OneWayBlock
+from spacy_nested_ner.systems.piqn.settings import PIQNSettings
 
 
 def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
     torch.manual_seed(0)
-    return PIQN(10, n_labels, **{**PIQN_SMALL, **settings})
+    return PIQN(10, n_labels, PIQNSettings(**{**PIQN_SMALL, **settings}))
 
 
 def test_words_never_see_queries() -> None:
@@ -127,15 +128,15 @@ def test_anchors_keep_far_queries_away() -> None:
         ({"boundary": "tanh"}, "sigmoid, softmax"),
         ({"pointer": "laser"}, "additive"),
         ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
-        ({"depth": 0}, "depth must be at least 1"),
-        ({"attention_heads": 0}, "attention_heads must be at least 1"),
+        ({"depth": 0}, "depth is .* of at least 1"),
+        ({"attention_heads": 0}, "attention_heads is .* of at least 1"),
         ({"quantity": 3.0}, "quantity"),
         ({"none_weight": 0.0}, "none_weight"),
     ],
 )
 def test_wrong_settings_are_refused(settings, problem) -> None:
     with pytest.raises(ValueError, match=problem):
-        PIQN(10, 2, **settings)
+        PIQNSettings(**settings)
 
 
 def test_encoder_queries_are_demanded() -> None:

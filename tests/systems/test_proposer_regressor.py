@@ -23,11 +23,14 @@ from spacy_nested_ner.systems.proposer_regressor.head import (
     spatial_weight,
     visions,
 )
+from spacy_nested_ner.systems.proposer_regressor.settings import ProposerRegressorSettings
 
 
 def make_head(n_labels: int = 3, **settings: Any) -> ProposerRegressor:
     torch.manual_seed(0)
-    return ProposerRegressor(10, n_labels, **{**PROPOSER_SMALL, **settings}).eval()
+    return ProposerRegressor(
+        10, n_labels, ProposerRegressorSettings(**{**PROPOSER_SMALL, **settings})
+    ).eval()
 
 
 def make_layer(**settings: Any) -> RegressorLayer:

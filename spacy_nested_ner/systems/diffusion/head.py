@@ -16,19 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spacy_nested_ner.checks import check_choice
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
-from spacy_nested_ner.systems.head import (
-    Gold,
-    Loss,
-    Predictions,
-    check_choice,
-    check_least,
-    marked,
-)
+from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
+from spacy_nested_ner.systems.head import Gold, Loss, Predictions, marked
 from spacy_nested_ner.systems.matched import Answers, MatchedHead
 
 SCHEDULES = ("cosine", "linear")
@@ -94,167 +89,45 @@ class Denoised(NamedTuple):
 class Diffusion(MatchedHead):
     """Boundary-denoising diffusion.
 
-    width, n_labels: see `Head`.
-    hidden_width: h. lstm_layers, lstm_dropout: of the sentence encoder's BiLSTM. word_width: of
-        its words; None is h. Wider words cost little: spans pay most, and they stay narrow.
-    depth, attention_heads, feedforward: layers of the span encoder, each with self-attention among
-        the spans and cross-attention to the words; the last is a multiple of h.
-    span_pooling: a noisy span is the "mean" of its words, its two "boundaries" side by side, or
-        "both".
-    span_kinds: noisy spans are dealt out to so many kinds, each with a learned vector, so that two
-        spans on the same words can say different things. 1 is the paper's form; the authors' code
-        breaks the tie with sinusoids of the span's index.
-    pointer: "additive" (the paper's) or "bilinear". boundary: "sigmoid", independent words, or
-        "softmax" over the words. offset_reach: the pointers also learn a bias for each distance up
-        to this from the noisy boundary; 0 for none.
-    answer_pooling: the classifier also sees the words between the predicted boundaries.
-    schedule: "cosine" or "linear" noise. timesteps: T. scale: half width lambda of the interval
-        that positions are mapped to; the larger, the cleaner the spans at the same step.
-    state: diffuse the two "boundaries" (the paper) or "left_width" (the authors' code).
-    n_spans, spans_per_word: noisy spans of a sentence in training, the larger of the two numbers;
-        and never fewer than it has entities.
-    repetition: share of the noisy spans that start as copies of gold entities, each entity at
-        least once; the others start as random spans. 1 is the paper's repetition strategy, 0 its
-        random strategy.
-    assignment: which noisy spans are matched with an entity. "one_to_one": one for each entity
-        (appendix A). "balanced": all, the same number for each entity (the authors' code, which
-        repeats the entities). "nearest": one for each entity, all others with the cheapest, so
-        that where a span goes does not hang on where the others are.
-    none: who learns None: the "unmatched" spans (the paper), or also those whose pointers "missed",
-        that is show words that are no entity. With "balanced", "unmatched" leaves None to
-        sentences without entities (the authors' code).
-    rollout: how many further steps of the reverse process are trained on the model's own spans.
-    match_boundary, match_label: weights of the matching cost (appendix A). match_distance: added
-        to it for each word between a noisy span's boundaries and the entity's, and where it is
-        another kind's turn, see `costs`. From 3 on no probability outweighs a word, and which
-        entity a span becomes does not change while the head learns.
-    boundary_weight, label_weight: of the losses.
-    none_weight: class weight of None; None balances the two sides (the authors' code). Candidates
-        have none.
-    auxiliary: losses after every layer of the span encoder, else after the last only.
-    candidate_weight: of a loss of the classifier on spans beside those that the pointers show: the
-        noisy ones, and in the steps of the `rollout` those of `candidates`. Without
-        `answer_pooling` it cannot see them, and there is no such loss. The other losses teach None
-        by the mistakes of the pointers, and those end when the training set is known by heart. It
-        serves a pretrained encoder, together with the score "label"; 0: no candidates. Of more
-        labels on the same words than `span_kinds` only so many are learned from candidates.
-    word_weight: of a loss that teaches each word whether it is the first and whether it is the last
-        of an entity; the pointers of all spans have these scores added. 0: no such scores.
-    dropout: None follows `training.dropout`.
+    width, n_labels: see `Head`. settings: see `DiffusionSettings`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        n_labels: int,
-        *,
-        hidden_width: int = 128,
-        word_width: Optional[int] = None,
-        lstm_layers: int = 1,
-        lstm_dropout: float = 0.0,
-        depth: int = 2,
-        attention_heads: int = 4,
-        feedforward: int = 2,
-        span_pooling: str = "both",
-        span_kinds: int = 4,
-        pointer: str = "bilinear",
-        boundary: str = "softmax",
-        offset_reach: int = 8,
-        answer_pooling: bool = True,
-        schedule: str = "cosine",
-        timesteps: int = 1000,
-        scale: float = 2.0,
-        state: str = "boundaries",
-        n_spans: int = 30,
-        spans_per_word: float = 1.0,
-        repetition: float = 0.5,
-        assignment: str = "nearest",
-        none: str = "missed",
-        rollout: int = 1,
-        match_boundary: float = 1.0,
-        match_label: float = 1.0,
-        match_distance: float = 3.0,
-        boundary_weight: float = 1.0,
-        label_weight: float = 1.0,
-        none_weight: Optional[float] = 1.0,
-        auxiliary: bool = True,
-        candidate_weight: float = 0.0,
-        word_weight: float = 0.0,
-        dropout: Optional[float] = None,
-    ) -> None:
+    def __init__(self, width: int, n_labels: int, settings: DiffusionSettings) -> None:
+        s, h = settings, settings.hidden_width
         super().__init__(
-            boundary=boundary,
-            match_weights=(match_boundary, match_label),
-            loss_weights=(boundary_weight, label_weight),
-            none_weight=none_weight,
+            boundary=s.boundary,
+            match_weights=(s.match_boundary, s.match_label),
+            loss_weights=(s.boundary_weight, s.label_weight),
+            none_weight=s.none_weight,
         )
-        for name, choice, choices in (
-            ("span_pooling", span_pooling, SPAN_POOLINGS),
-            ("schedule", schedule, SCHEDULES),
-            ("state", state, STATES),
-            ("assignment", assignment, ASSIGNMENTS),
-            ("none", none, NONE_TARGETS),
-        ):
-            check_choice("Diffusion", name, choice, choices)
-        check_least(
-            "Diffusion",
-            0,
-            offset_reach=offset_reach,
-            spans_per_word=spans_per_word,
-            rollout=rollout,
-            candidate_weight=candidate_weight,
-            word_weight=word_weight,
-        )
-        check_least(
-            "Diffusion",
-            1,
-            word_width=1 if word_width is None else word_width,
-            lstm_layers=lstm_layers,
-            depth=depth,
-            attention_heads=attention_heads,
-            feedforward=feedforward,
-            span_kinds=span_kinds,
-            timesteps=timesteps,
-            n_spans=n_spans,
-        )
-        if not 0 <= repetition <= 1:
-            raise ValueError(_says(f"repetition is a share of the spans, 0 to 1, got {repetition}"))
-        if scale <= 0:
-            raise ValueError(_says(f"scale must be positive, got {scale}"))
-        if hidden_width % (2 * attention_heads):
-            raise ValueError(
-                _says(
-                    f"hidden_width ({hidden_width}) must be a multiple of twice the "
-                    f"attention_heads ({attention_heads})"
-                )
-            )
+        words = s.word_width or h
         self.width, self.n_labels = width, n_labels
-        self.auxiliary = auxiliary
-        self.candidate_weight = candidate_weight if answer_pooling else 0.0
-        self.word_weight = word_weight
-        self.timesteps, self.scale, self.state = timesteps, scale, state
-        self.n_spans, self.spans_per_word = n_spans, spans_per_word
-        self.repetition, self.assignment, self.rollout = repetition, assignment, rollout
-        self.none = none
-        self.match_distance = match_distance
+        self.auxiliary = s.auxiliary
+        self.candidate_weight = s.candidate_weight if s.answer_pooling else 0.0
+        self.word_weight = s.word_weight
+        self.timesteps, self.scale, self.state = s.timesteps, s.scale, s.state
+        self.n_spans, self.spans_per_word = s.n_spans, s.spans_per_word
+        self.repetition, self.assignment, self.rollout = s.repetition, s.assignment, s.rollout
+        self.none = s.none
+        self.match_distance = s.match_distance
         # Kept out of the saved weights: it follows from the settings, and in double precision.
-        self.signal = alpha_bars(schedule, timesteps)
-        h, words = hidden_width, word_width or hidden_width
+        self.signal = alpha_bars(s.schedule, s.timesteps)
         self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, words, lstm_layers, lstm_dropout)
-        self.pool = SpanPooling(words, h, span_pooling)
-        self.kinds = nn.Parameter(torch.randn(span_kinds, h) * 0.5)
+        self.lstm = BiLSTM(width, words, s.lstm_layers, s.lstm_dropout)
+        self.pool = SpanPooling(words, h, s.span_pooling)
+        self.kinds = nn.Parameter(torch.randn(s.span_kinds, h) * 0.5)
         self.time = TimestepEmbedding(h)
         self.layers = nn.ModuleList(
-            SpanLayer(words, h, attention_heads, feedforward) for _ in range(depth)
+            SpanLayer(words, h, s.attention_heads, s.feedforward) for _ in range(s.depth)
         )
-        self.left, self.right = make_pointer(pointer, h, words), make_pointer(pointer, h, words)
-        self.word_boundaries = nn.Linear(words, 2) if word_weight else None
-        self.left_offset = OffsetBias(offset_reach) if offset_reach else None
-        self.right_offset = OffsetBias(offset_reach) if offset_reach else None
-        self.classifier = EntityClassifier(words, h, n_labels, answer_pooling)
-        if dropout is not None:
-            self.fix_dropout(dropout)
+        self.left = make_pointer(s.pointer, h, words)
+        self.right = make_pointer(s.pointer, h, words)
+        self.word_boundaries = nn.Linear(words, 2) if s.word_weight else None
+        self.left_offset = OffsetBias(s.offset_reach) if s.offset_reach else None
+        self.right_offset = OffsetBias(s.offset_reach) if s.offset_reach else None
+        self.classifier = EntityClassifier(words, h, n_labels, s.answer_pooling)
+        if s.dropout is not None:
+            self.fix_dropout(s.dropout)
 
     # Spans as numbers ---------------------------------------------------------------------------
 

@@ -1,0 +1,37 @@
+"""Locate and Label (Shen et al. 2021)."""
+
+from typing import Any, List, Mapping
+
+from spacy_nested_ner.systems.base import Limit, System
+from spacy_nested_ner.systems.locate_and_label.settings import (
+    LocateAndLabelOptions,
+    LocateAndLabelSettings,
+)
+
+
+class LocateAndLabelSystem(System):
+    """Limited by the lengths of its seed spans and the reach of its regressor."""
+
+    def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
+        lengths = list(settings["lengths"])
+        names = ("seed_iou", "regressor")
+        moves = settings["regressor"] is not None
+        return [
+            Limit(
+                "seed lengths",
+                {"lengths": lengths, **{name: settings[name] for name in names}},
+                "add the lengths to the seed lengths of the model",
+                lengths=set(lengths).__contains__,
+                reach=max(lengths) / settings["seed_iou"] if moves else max(lengths),
+            )
+        ]
+
+
+SYSTEM = LocateAndLabelSystem(
+    name="locate_and_label",
+    architecture="LocateAndLabel",
+    title="Locate and Label: A Two-stage Identifier for Nested Named Entity Recognition",
+    settings=LocateAndLabelSettings,
+    options=LocateAndLabelOptions,
+    head="spacy_nested_ner.systems.locate_and_label.head:LocateAndLabel",
+)

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.layers.recurrent import BiLSTM
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, check_choice
+from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions
+from spacy_nested_ner.systems.locate_and_label.settings import LocateAndLabelSettings
 
 SYSTEM = "Locate and Label"
 REGRESSORS = ("linear", "sigmoid")
@@ -41,88 +42,31 @@ class Spans(NamedTuple):
 class LocateAndLabel(Head):
     """Span proposal filter, boundary regressor and entity classifier.
 
-    width, n_labels: see `Head`.
-    hidden_width: h. lstm_layers: of the BiLSTM that ends the paper's encoder (section 2.1); 0 where
-        the encoder has one of its own.
-    lengths: of the seed spans, in words; every start, every one of these lengths (section 2.2).
-    regressor: "linear" (eq. 5), "sigmoid" (the authors' code: sigmoid times sentence length, which
-        moves a boundary to the right only), or None for seeds that stay as they are.
-    span_filter: False lets every seed pass (no eq. 1-3).
-    classifier: "sigmoid", each label by itself, so that a span may carry several, or "softmax" with
-        a None class (eq. 10). label_loss: "cross_entropy" (eq. 16) or "focal" (the authors' code).
-    seed_iou, label_iou: smallest IoU with an entity for a positive seed (alpha_1) and for the label
-        of an adjusted span (alpha_2). The regressor learns to reach entities of up to the longest
-        seed's length / `seed_iou` words.
-    soft_examples: eta of eq. 11; 0 weighs all examples alike.
-    negatives: seeds without entity per seed with one, drawn anew each time (the paper: 5); None
-        takes all.
-    focal: gamma of eq. 12, 0 or from 1 up. filter_weight, regressor_weight, label_weight: lambda_1,
-        lambda_2 and lambda_3 of eq. 17.
-    dropout: of the words before the BiLSTM and before filter, regressor and classifier; None
-        follows `training.dropout`.
+    width, n_labels: see `Head`. settings: see `LocateAndLabelSettings`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        n_labels: int,
-        *,
-        hidden_width: int = 128,
-        lstm_layers: int = 1,
-        lengths: Tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14),
-        regressor: Optional[str] = "linear",
-        span_filter: bool = True,
-        classifier: str = "sigmoid",
-        label_loss: str = "cross_entropy",
-        seed_iou: float = 0.7,
-        label_iou: float = 1.0,
-        soft_examples: float = 1.0,
-        negatives: Optional[float] = None,
-        focal: float = 2.0,
-        filter_weight: float = 1.0,
-        regressor_weight: float = 0.1,
-        label_weight: float = 1.0,
-        dropout: Optional[float] = None,
-    ) -> None:
+    def __init__(self, width: int, n_labels: int, settings: LocateAndLabelSettings) -> None:
         super().__init__()
-        check_choice(SYSTEM, "regressor", regressor, (*REGRESSORS, None))
-        check_choice(SYSTEM, "classifier", classifier, CLASSIFIERS)
-        check_choice(SYSTEM, "label_loss", label_loss, LABEL_LOSSES)
-        if not lengths or min(lengths) < 1:
-            raise ValueError(f"{SYSTEM}: lengths are words from 1 up, got {lengths}.")
-        for name, share in (("seed_iou", seed_iou), ("label_iou", label_iou)):
-            if not 0 < share <= 1:
-                raise ValueError(f"{SYSTEM}: {name} must be in (0, 1], got {share}.")
-        if negatives is not None and negatives <= 0:
-            raise ValueError(
-                f"{SYSTEM}: negatives must be positive, or null for all, got {negatives}."
-            )
-        if soft_examples < 0:
-            raise ValueError(f"{SYSTEM}: soft_examples must not be negative, got {soft_examples}.")
-        if focal < 0 or 0 < focal < 1:  # between 0 and 1 the gradient at a probability of 1 is NaN
-            raise ValueError(f"{SYSTEM}: focal must be 0 or at least 1, got {focal}.")
-        if min(filter_weight, regressor_weight, label_weight) < 0:
-            raise ValueError(f"{SYSTEM}: the weights of the losses must not be negative.")
+        s, h = settings, settings.hidden_width
         self.width, self.n_labels = width, n_labels
-        self.lengths = sorted(set(lengths))
-        self.regressor, self.classifier = regressor, classifier
-        self.label_loss, self.focal = label_loss, focal
-        self.seed_iou, self.label_iou = seed_iou, label_iou
-        self.soft_examples, self.negatives = soft_examples, negatives
-        self.loss_weights = (filter_weight, regressor_weight, label_weight)
-        h = hidden_width
+        self.lengths = sorted(set(s.lengths))
+        self.regressor, self.classifier = s.regressor, s.classifier
+        self.label_loss, self.focal = s.label_loss, s.focal
+        self.seed_iou, self.label_iou = s.seed_iou, s.label_iou
+        self.soft_examples, self.negatives = s.soft_examples, s.negatives
+        self.loss_weights = (s.filter_weight, s.regressor_weight, s.label_weight)
         self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, h, lstm_layers) if lstm_layers else None
-        same = bool(lstm_layers) or width == h
+        self.lstm = BiLSTM(width, h, s.lstm_layers) if s.lstm_layers else None
+        same = bool(s.lstm_layers) or width == h
         self.project = nn.Identity() if same else nn.Linear(width, h)
-        self.filter = SpanMLP(h, 1) if span_filter else None
-        self.offsets = SpanMLP(h, 2) if regressor else None
+        self.filter = SpanMLP(h, 1) if s.span_filter else None
+        self.offsets = SpanMLP(h, 2) if s.regressor else None
         # What stands before the first and behind the last word, seen by the regressor.
-        self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if regressor else None
-        self.labels = SpanMLP(h, n_labels + (classifier == "softmax"))
+        self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
+        self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"))
         self._start_modest()
-        if dropout is not None:
-            self.fix_dropout(dropout)
+        if s.dropout is not None:
+            self.fix_dropout(s.dropout)
 
     def _start_modest(self) -> None:
         """Nearly no span is an entity, and none moves, until there is a reason: without that the

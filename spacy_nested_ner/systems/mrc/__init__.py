@@ -1,0 +1,88 @@
+"""A Unified MRC Framework for Named Entity Recognition (Li et al. 2020)."""
+
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
+
+from spacy_nested_ner.encoders.protocol import Reads, reads
+from spacy_nested_ner.systems.base import ModelSettings, System
+from spacy_nested_ner.systems.mrc.questions import (
+    asked_pairs,
+    collect_questions,
+    questions_of,
+    report_templates,
+    set_question,
+)
+from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
+
+
+class MRCSystem(System):
+    """Reads pairs of segment and question. Its questions are attributes of the model."""
+
+    def encoder(
+        self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
+    ) -> Tuple[Any, ModelSettings]:
+        assert isinstance(settings, MRCSettings)
+        own = submodels["question_tok2vec"]
+        if reads(tok2vec) is Reads.PAIRS:
+            if own is not None:
+                raise ValueError(
+                    f"{self.registered}: a PairEncoder reads the questions itself, "
+                    "question_tok2vec must be null."
+                )
+            return tok2vec, replace(settings, two_sided=True)
+        if own is None and _listens(tok2vec):
+            raise ValueError(
+                f"{self.registered}: the tok2vec is a listener, which reads the docs of the "
+                "pipeline and no questions. Give question_tok2vec, e.g. a spacy.HashEmbedCNN.v2."
+            )
+        from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
+
+        s = settings
+        encoder = build_cross_encoder(
+            tok2vec, own, s.hidden_width, s.depth, s.attention_heads, s.feedforward
+        )
+        return encoder, settings
+
+    def attributes(self, settings: ModelSettings) -> Dict[str, Any]:
+        assert isinstance(settings, MRCSettings)
+        names = ("questions", "question_source", "query_kind", "unanswered_share")
+        return {name: getattr(settings, name) for name in names}
+
+    def prepare(self, model: Any) -> None:
+        collect_questions(model)
+
+    def questions(self, model: Any) -> List[str]:
+        return questions_of(model)
+
+    def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
+        share = model.attrs["unanswered_share"]
+        return slice(None) if share == 1 else asked_pairs(pairs, gold, share)
+
+    def describe_label(self, model: Any, label: str, **details: Any) -> None:
+        question = details.pop("question", None)
+        super().describe_label(model, label, **details)
+        if question is not None:
+            set_question(model, label, question)
+
+    def labels_added(self, model: Any, labels: List[str]) -> None:
+        report_templates(model, labels)
+
+
+def _listens(tok2vec: Model) -> bool:
+    """Whether the vectors come from another component."""
+    return any("listener" in node.name for node in tok2vec.walk())
+
+
+SYSTEM = MRCSystem(
+    name="mrc",
+    architecture="MRC",
+    title="A Unified MRC Framework for Named Entity Recognition",
+    settings=MRCSettings,
+    options=MRCOptions,
+    head="spacy_nested_ner.systems.mrc.head:MRC",
+    submodels=(("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),),
+)

@@ -15,7 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, check_choice, marked
+from spacy_nested_ner.checks import check_choice
+from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, marked
+from spacy_nested_ner.systems.mrc.settings import MRCSettings
 
 BOUNDARY_LOSSES = ("cross_entropy", "dice")
 PAIRINGS = ("match", "nearest")
@@ -27,68 +29,27 @@ class MRC(Head):
     """Start and end of answers, and which start goes with which end.
 
     width, n_labels: see `Head`. Labels have no weights: a new one costs nothing and is answered at
-        once, as well as its question is understood.
-    two_sided: the first half of a word's vector is its first piece, which starts are read from,
-        the second half its last piece, which ends are read from; else both are read from all of it.
-    pairing: "match" scores each start with each end (section 3.3.2 of the published paper);
-        "nearest" has no such score, a start goes with the nearest end (the early version).
-    match_width: of the hidden layer of the match score.
-    candidates: pairs of start and end that the match score learns from: those of gold starts and
-        ends and of the starts and ends that are predicted at the moment, of gold alone, or all.
-    boundary_loss: "cross_entropy", or "dice" over all words of the batch (early version, eq. 1).
-    smooth: of the dice loss, lambda there.
-    start_weight, end_weight, match_weight: of the losses, divided by their sum.
-    dropout: before the match score; None follows `training.dropout`.
+        once, as well as its question is understood. settings: see `MRCSettings`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        n_labels: int,
-        *,
-        two_sided: bool = False,
-        pairing: str = "match",
-        match_width: int = 256,
-        candidates: str = "gold_and_predicted",
-        boundary_loss: str = "cross_entropy",
-        smooth: float = 1.0,
-        start_weight: float = 1.0,
-        end_weight: float = 1.0,
-        match_weight: float = 0.1,
-        dropout: Optional[float] = None,
-    ) -> None:
+    def __init__(self, width: int, n_labels: int, settings: MRCSettings) -> None:
         super().__init__()
-        check_choice("MRC", "pairing", pairing, PAIRINGS)
-        check_choice("MRC", "candidates", candidates, CANDIDATES)
-        check_choice("MRC", "boundary_loss", boundary_loss, BOUNDARY_LOSSES)
-        if match_width < 1:
-            raise ValueError(f"MRC: match_width must be at least 1, got {match_width}.")
-        if smooth <= 0:
-            raise ValueError(f"MRC: smooth must be positive, got {smooth}.")
-        for name, weight in (
-            ("start_weight", start_weight),
-            ("end_weight", end_weight),
-            ("match_weight", match_weight),
-        ):
-            if weight < 0:
-                raise ValueError(f"MRC: {name} must not be negative, got {weight}.")
-        if two_sided and width % 2:
+        s = settings
+        if s.two_sided and width % 2:
             raise ValueError(f"MRC: two_sided halves the vectors, but their width is {width}.")
         self.width, self.n_labels = width, n_labels
-        self.two_sided, self.candidates = two_sided, candidates
-        self.boundary_loss, self.smooth = boundary_loss, smooth
-        side = width // 2 if two_sided else width
+        self.two_sided, self.candidates = s.two_sided, s.candidates
+        self.boundary_loss, self.smooth = s.boundary_loss, s.smooth
+        side = width // 2 if s.two_sided else width
         self.start, self.end = nn.Linear(side, 1), nn.Linear(side, 1)
-        self.match = MatchScore(side, match_width) if pairing == "match" else None
-        weights = {"start": start_weight, "end": end_weight}
+        self.match = MatchScore(side, s.match_width) if s.pairing == "match" else None
+        weights = {"start": s.start_weight, "end": s.end_weight}
         if self.match is not None:
-            weights["match"] = match_weight
+            weights["match"] = s.match_weight
         total = sum(weights.values())
-        if not total:
-            raise ValueError("MRC: the weights of the losses are all 0.")
         self.weights = {name: weight / total for name, weight in weights.items()}
-        if dropout is not None:
-            self.fix_dropout(dropout)
+        if s.dropout is not None:
+            self.fix_dropout(s.dropout)
 
     def boundaries(self, words: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         """First and last pieces `(P, N, h)`, and the logits `(P, N)` of starts and ends."""

@@ -5,8 +5,9 @@ import re
 import warnings
 from collections import defaultdict
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence, Tuple
 
+import numpy as np
 import srsly
 from thinc.api import Model
 
@@ -114,11 +115,6 @@ def number_word(number: int) -> str:
 # "question_source".
 
 
-def asks_questions(model: Model) -> bool:
-    """Whether the model asks for each label with a question."""
-    return "questions" in model.attrs
-
-
 def questions_of(model: Model) -> List[str]:
     """What is asked for each label, in the order of the labels."""
     labels, kind = model.attrs["labels"], model.attrs["query_kind"]
@@ -168,10 +164,8 @@ def report_templates(model: Model, labels: List[str]) -> None:
 def set_question(model: Model, label: str, question: str) -> None:
     """Ask for a label with this question from now on; nothing needs to be trained again.
 
-    Raises ValueError for an empty question and for a model that asks none.
+    Raises ValueError for an empty question.
     """
-    if not asks_questions(model):
-        raise ValueError("this system asks no questions: give the label alone")
     if model.attrs["query_kind"] != "natural":
         raise ValueError(
             f"query_kind is '{model.attrs['query_kind']}': only 'natural' asks the questions given"
@@ -179,3 +173,21 @@ def set_question(model: Model, label: str, question: str) -> None:
     if not question.strip():
         raise ValueError(f"the question for '{label}' is empty")
     model.attrs["questions"] = {**model.attrs["questions"], label: question}
+
+
+def asked_pairs(
+    pairs: np.ndarray, gold: Sequence[Sequence[Tuple[int, int, int]]], share: float
+) -> np.ndarray:
+    """Which `(pairs, 2)` pairs take part in a step, `(pairs,)` bool: those with an answer and a
+    random share of the others.
+
+    Never none at all: a step needs something to learn from.
+    """
+    import torch
+
+    answered = {(i, label) for i, group in enumerate(gold) for _, _, label in group}
+    has_answer = np.array([(i, label) in answered for i, label in pairs.tolist()], dtype=bool)
+    asked = has_answer | (torch.rand(len(pairs)).numpy() < share)
+    if not asked.any():
+        asked[int(torch.randint(len(pairs), ()))] = True
+    return asked

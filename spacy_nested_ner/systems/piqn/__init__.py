@@ -1,0 +1,52 @@
+"""Parallel Instance Query Network (Shen et al. 2022)."""
+
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Tuple
+
+from spacy_nested_ner.encoders.protocol import n_queries
+from spacy_nested_ner.systems.base import Limit, ModelSettings, System
+from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
+
+
+class PIQNSystem(System):
+    """Reads queries from the encoder where it has them."""
+
+    def encoder(
+        self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
+    ) -> Tuple[Any, ModelSettings]:
+        assert isinstance(settings, PIQNSettings)
+        queries = n_queries(tok2vec)
+        if (queries is not None) != (settings.query_source == "encoder"):
+            raise ValueError(
+                f"{self.registered}: query_source 'encoder' and the tok2vec "
+                "'spacy_nested_ner.QueryEncoder.v1' need each other; got query_source "
+                f"'{settings.query_source}' with tok2vec '{tok2vec.name}'."
+            )
+        return tok2vec, settings if queries is None else replace(settings, n_queries=queries)
+
+    def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
+        if settings["query_source"] == "words":
+            per_word, least = settings["queries_per_word"], settings["min_queries"]
+            return [
+                Limit(
+                    "queries",
+                    {"queries_per_word": per_word, "min_queries": least},
+                    "raise queries_per_word or min_queries",
+                    entities=lambda words: max(per_word * words, least),
+                )
+            ]
+        in_encoder = settings["query_source"] == "encoder"
+        count = (settings["tok2vec"] if in_encoder else settings)["n_queries"]
+        remedy = "raise n_queries" + (" of the tok2vec" if in_encoder else "")
+        shown: Dict[str, Any] = {"n_queries": count}
+        return [Limit("queries", shown, remedy, entities=lambda words: count)]
+
+
+SYSTEM = PIQNSystem(
+    name="piqn",
+    architecture="PIQN",
+    title="Parallel Instance Query Network for Named Entity Recognition",
+    settings=PIQNSettings,
+    options=PIQNOptions,
+    head="spacy_nested_ner.systems.piqn.head:PIQN",
+)

@@ -22,8 +22,9 @@ from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import ASSIGNMENTS
-from spacy_nested_ner.systems.head import Gold, Loss, Predictions, check_choice, check_least
+from spacy_nested_ner.systems.head import Gold, Loss, Predictions
 from spacy_nested_ner.systems.matched import Answers, MatchedHead
+from spacy_nested_ner.systems.piqn.settings import PIQNSettings
 
 QUERY_SOURCES = ("words", "learned", "encoder")
 
@@ -45,116 +46,43 @@ class Queries:
 class PIQN(MatchedHead):
     """Instance queries with one-way attention, an entity pointer and an entity classifier.
 
-    width, n_labels: see `Head`.
-    hidden_width: h of the word-level layers. lstm_layers, lstm_dropout: the word-level BiLSTM.
-    depth: number L of word-level blocks. attention_heads, feedforward: of each block, the latter
-        as a multiple of h.
-    query_source: "words" makes `queries_per_word` queries from each word's own vector, and more
-        rounds of them for a sentence that would have fewer than `min_queries`; "learned" has a
-        table of `n_queries` (section 3.1); "encoder" takes those that came through the encoder
-        with the words (section 3.2).
-    query_interaction: queries attend to each other. query_attention: an extra self-attention
-        among the queries after each block (the authors' code, not in the paper).
-    pointer: "additive" (eq. 4) or "bilinear". boundary: "sigmoid", independent words (eq. 5), or
-        "softmax" over the words. offset_reach: with queries from words, the pointer also learns a
-        bias for each distance up to this from the query's word; 0 for none.
-    label_attention: the classifier also attends to the words with the query (the authors' code).
-    span_pooling: the classifier also sees the mean of the words between the boundaries.
-    assignment: "dynamic" (eq. 9), "one_to_one" or "static". quantity: Q as a share of M.
-    match_boundary, match_label: weights of eq. 8. match_anchor: with queries from words, added to
-        the cost for each word between the query's word and the entity (0 inside, 1 beside, ...).
-    boundary_weight, label_weight: of the losses.
-    none_weight: class weight of None; None balances the two sides (the authors' code).
-    auxiliary: losses after every block (eq. 13), else after the last only.
-    dropout: None follows `training.dropout`.
+    width, n_labels: see `Head`. settings: see `PIQNSettings`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        n_labels: int,
-        *,
-        hidden_width: int = 128,
-        lstm_layers: int = 1,
-        lstm_dropout: float = 0.0,
-        depth: int = 2,
-        attention_heads: int = 4,
-        feedforward: int = 2,
-        query_source: str = "words",
-        n_queries: int = 60,
-        queries_per_word: int = 1,
-        min_queries: int = 4,
-        query_interaction: bool = True,
-        query_attention: bool = False,
-        pointer: str = "bilinear",
-        boundary: str = "softmax",
-        offset_reach: int = 8,
-        label_attention: bool = False,
-        span_pooling: bool = True,
-        assignment: str = "dynamic",
-        quantity: float = 0.2,
-        match_boundary: float = 1.0,
-        match_label: float = 1.0,
-        match_anchor: float = 1.0,
-        boundary_weight: float = 1.0,
-        label_weight: float = 1.0,
-        none_weight: Optional[float] = 0.5,
-        auxiliary: bool = True,
-        dropout: Optional[float] = None,
-    ) -> None:
+    def __init__(self, width: int, n_labels: int, settings: PIQNSettings) -> None:
+        s, h = settings, settings.hidden_width
         super().__init__(
-            boundary=boundary,
-            match_weights=(match_boundary, match_label),
-            loss_weights=(boundary_weight, label_weight),
-            none_weight=none_weight,
+            boundary=s.boundary,
+            match_weights=(s.match_boundary, s.match_label),
+            loss_weights=(s.boundary_weight, s.label_weight),
+            none_weight=s.none_weight,
         )
-        check_choice("PIQN", "query_source", query_source, QUERY_SOURCES)
-        check_choice("PIQN", "assignment", assignment, tuple(ASSIGNMENTS))
-        check_least("PIQN", 0, min_queries=min_queries, offset_reach=offset_reach)
-        check_least(
-            "PIQN",
-            1,
-            lstm_layers=lstm_layers,
-            depth=depth,
-            attention_heads=attention_heads,
-            feedforward=feedforward,
-            n_queries=n_queries,
-            queries_per_word=queries_per_word,
-        )
-        if not 0 <= quantity <= 1:
-            raise ValueError(f"PIQN: quantity is a share of the queries, 0 to 1, got {quantity}.")
-        if hidden_width % (2 * attention_heads):
-            raise ValueError(
-                f"PIQN: hidden_width ({hidden_width}) must be a multiple of twice the "
-                f"attention_heads ({attention_heads})."
-            )
         self.width, self.n_labels = width, n_labels
-        self.auxiliary = auxiliary
-        self.assignment, self.quantity = assignment, quantity
-        self.match_anchor = match_anchor
+        self.auxiliary = s.auxiliary
+        self.assignment, self.quantity = s.assignment, s.quantity
+        self.match_anchor = s.match_anchor
         self.warned = False
-        h = hidden_width
         self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, h, lstm_layers, lstm_dropout)
-        if query_source == "words":
-            self.query_input: nn.Module = WordQueries(h, queries_per_word, min_queries)
-        elif query_source == "learned":
-            self.query_input = LearnedQueries(h, n_queries)
+        self.lstm = BiLSTM(width, h, s.lstm_layers, s.lstm_dropout)
+        if s.query_source == "words":
+            self.query_input: nn.Module = WordQueries(h, s.queries_per_word, s.min_queries)
+        elif s.query_source == "learned":
+            self.query_input = LearnedQueries(h, s.n_queries)
         else:
-            self.query_input = EncodedQueries(width, h, n_queries)
+            self.query_input = EncodedQueries(width, h, s.n_queries)
         self.blocks = nn.ModuleList(
-            OneWayBlock(h, attention_heads, feedforward, query_interaction, query_attention)
-            for _ in range(depth)
+            OneWayBlock(h, s.attention_heads, s.feedforward, s.query_interaction, s.query_attention)
+            for _ in range(s.depth)
         )
-        self.left, self.right = make_pointer(pointer, h), make_pointer(pointer, h)
-        with_offsets = query_source == "words" and offset_reach > 0
-        self.left_offset = OffsetBias(offset_reach) if with_offsets else None
-        self.right_offset = OffsetBias(offset_reach) if with_offsets else None
+        self.left, self.right = make_pointer(s.pointer, h), make_pointer(s.pointer, h)
+        with_offsets = s.query_source == "words" and s.offset_reach > 0
+        self.left_offset = OffsetBias(s.offset_reach) if with_offsets else None
+        self.right_offset = OffsetBias(s.offset_reach) if with_offsets else None
         self.classifier = EntityClassifier(
-            h, n_labels, label_attention, span_pooling, attention_heads
+            h, n_labels, s.label_attention, s.span_pooling, s.attention_heads
         )
-        if dropout is not None:
-            self.fix_dropout(dropout)
+        if s.dropout is not None:
+            self.fix_dropout(s.dropout)
 
     def encode(
         self, words: Tensor, mask: Tensor, queries: Optional[Tensor] = None

@@ -1,0 +1,34 @@
+"""End-to-end Entity Detection with Proposer and Regressor (Wen et al. 2023)."""
+
+from typing import Any, List, Mapping
+
+from spacy_nested_ner.systems.base import Limit, System
+from spacy_nested_ner.systems.proposer_regressor.settings import (
+    ProposerRegressorOptions,
+    ProposerRegressorSettings,
+)
+
+
+class ProposerRegressorSystem(System):
+    """Limited by its proposals, one per word."""
+
+    def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
+        least = settings["min_proposals"]
+        return [
+            Limit(
+                "proposals",
+                {"min_proposals": least},
+                "raise min_proposals",
+                entities=lambda words: max(words, least),
+            )
+        ]
+
+
+SYSTEM = ProposerRegressorSystem(
+    name="proposer_regressor",
+    architecture="ProposerRegressor",
+    title="End-to-end Entity Detection with Proposer and Regressor",
+    settings=ProposerRegressorSettings,
+    options=ProposerRegressorOptions,
+    head="spacy_nested_ner.systems.proposer_regressor.head:ProposerRegressor",
+)

@@ -22,7 +22,8 @@ from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import assign_cheapest
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, check_least, pick_gold
+from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, pick_gold
+from spacy_nested_ner.systems.proposer_regressor.settings import ProposerRegressorSettings
 
 SYSTEM = "ProposerRegressor"
 # Cells of the joint span distribution that are held at once, 1 MiB: more do not stay in the cache.
@@ -98,73 +99,38 @@ class ProposerRegressor(Head):
     128 and 512 words takes about 40, 40 and 220 MiB, a prediction 2, 7 and 70
     (`benchmarks/inference.py memory`).
 
-    width, n_labels: see `Head`.
-    hidden_width: h of queries, regressor and pointer. pyramid_width: of the pyramid; None for h.
-    kernel_sizes: of the pyramid's convolutions, bottom up (table 7); an empty list leaves words.
-    regressor_layers, attention_heads: figures 5 and 6.
-    min_proposals: shorter sentences get more rounds of proposals, so that one word can carry
-        several labels; 0 for one proposal per word, as in the paper.
-    backward_block, spatial_modulation, gated_update, category_embedding, location_iteration,
-        logits_iteration: the parts of table 6. Without backward block the forward features are the
-        levels; without gated update the attention's output is the query; without spatial
-        modulation the joint pointer still has its own.
-    none_weight: weight of proposals without entity in the loss; the paper has 1.
-    dropout: None follows `training.dropout`.
+    width, n_labels: see `Head`. settings: see `ProposerRegressorSettings`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        n_labels: int,
-        *,
-        hidden_width: int = 128,
-        pyramid_width: Optional[int] = None,
-        kernel_sizes: Sequence[int] = (2, 2),
-        regressor_layers: int = 3,
-        attention_heads: int = 8,
-        min_proposals: int = 4,
-        backward_block: bool = True,
-        spatial_modulation: bool = True,
-        gated_update: bool = True,
-        category_embedding: bool = True,
-        location_iteration: bool = True,
-        logits_iteration: bool = True,
-        none_weight: float = 1.0,
-        dropout: Optional[float] = None,
-    ) -> None:
+    def __init__(self, width: int, n_labels: int, settings: ProposerRegressorSettings) -> None:
         super().__init__()
-        pyramid_width = hidden_width if pyramid_width is None else pyramid_width
-        check_least(SYSTEM, 0, regressor_layers=regressor_layers, min_proposals=min_proposals)
-        check_least(SYSTEM, 1, hidden_width=hidden_width, attention_heads=attention_heads)
-        _check_widths(hidden_width, pyramid_width, kernel_sizes, attention_heads)
-        if none_weight <= 0:
-            raise ValueError(f"{SYSTEM}: none_weight must be positive, got {none_weight}.")
+        s, h = settings, settings.hidden_width
         self.width, self.n_labels = width, n_labels
-        self.none_weight = none_weight
+        self.none_weight = s.none_weight
         self.warned = False
         self.input_dropout = nn.Dropout(0.0)
-        self.input = nn.Linear(width, hidden_width)
-        self.input_norm = nn.LayerNorm(hidden_width)
+        self.input = nn.Linear(width, h)
+        self.input_norm = nn.LayerNorm(h)
         self.proposer = Proposer(
-            hidden_width, pyramid_width, n_labels, kernel_sizes, backward_block, min_proposals
+            h, s.pyramid_width or h, n_labels, s.kernel_sizes, s.backward_block, s.min_proposals
         )
         self.regressor = nn.ModuleList(
             RegressorLayer(
-                hidden_width,
+                h,
                 n_labels,
-                attention_heads,
-                spatial_modulation=spatial_modulation,
-                gated_update=gated_update,
-                category_embedding=category_embedding,
-                location_iteration=location_iteration,
-                logits_iteration=logits_iteration,
+                s.attention_heads,
+                spatial_modulation=s.spatial_modulation,
+                gated_update=s.gated_update,
+                category_embedding=s.category_embedding,
+                location_iteration=s.location_iteration,
+                logits_iteration=s.logits_iteration,
             )
-            for _ in range(regressor_layers)
+            for _ in range(s.regressor_layers)
         )
-        self.labels = MLP(hidden_width, n_labels + 1)
-        self.pointer = JointPointer(hidden_width)
-        if dropout is not None:
-            self.fix_dropout(dropout)
+        self.labels = MLP(h, n_labels + 1)
+        self.pointer = JointPointer(h)
+        if s.dropout is not None:
+            self.fix_dropout(s.dropout)
 
     def refine(self, words: Tensor, mask: Tensor) -> Tuple[Tensor, List[Proposals]]:
         """Words `(B, N, h)`, and the proposals of the proposer and of each regressor layer."""

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_nested_ner.model.batching import padded_batches
+from spacy_nested_ner.encoders.batching import padded_batches
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=20), budget=st.integers(1, 40))

@@ -1,0 +1,140 @@
+"""What a system gives to the rest of the package. No torch: `systems/head.py` has the contract of
+the head itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type
+
+from spacy_nested_ner.systems.settings import Settings, setting
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.systems.head import Head
+
+
+@dataclass(frozen=True)
+class ModelSettings(Settings):
+    """Settings of a system's model. Subclasses add their own."""
+
+    dropout: Optional[float] = setting(
+        None, "of the head; null follows `training.dropout`", least=0.0, most=0.99
+    )
+    batch_words: int = setting(
+        512,
+        "padded words that the head reads at once, for memory and speed; it changes no span. A "
+        'trained pipe keeps its own in `pipe.model.attrs["batch_words"]`',
+        least=1,
+    )
+
+
+@dataclass(frozen=True)
+class Options(Settings):
+    """Settings of a head at run time. Subclasses add their own."""
+
+    threshold: float = setting(0.5, "smallest score of a span", least=0.0, most=1.0)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many entities a sentence, or which lengths an entity may have.
+
+    what: the field's name of what is limited. settings: that decide it. remedy: what to change.
+    entities: most entities of a sentence of so many words; None where there is no such limit.
+    lengths: whether the system is shown entities of so many words, None where all are. reach: most
+    words that it can correct a shorter span to, None without limit.
+    """
+
+    what: str
+    settings: Dict[str, Any]
+    remedy: str
+    entities: Optional[Callable[[int], int]] = None
+    lengths: Optional[Callable[[int], bool]] = None
+    reach: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class System:
+    """One paper: its settings, its head, and what `inspect` and `analyze` ask of it.
+
+    name: of its folder; the factory is `{name}_ner`. architecture: of its model, registered as
+    `spacy_nested_ner.{architecture}.v1`. title: of the paper. settings: of the model. options: of
+    the head at run time. head: where its class is, "module:Name", which takes the width of the
+    words, the number of labels and the settings. figures: where the function is that draws the
+    paper's figures, "module:name"; None for none. submodels: further encoders that the architecture
+    takes, by name and with their type; all may be null.
+    """
+
+    name: str
+    architecture: str
+    title: str
+    settings: Type[ModelSettings]
+    options: Type[Options]
+    head: str
+    figures: Optional[str] = None
+    submodels: Tuple[Tuple[str, Any], ...] = ()
+
+    @property
+    def factory(self) -> str:
+        """The name for `nlp.add_pipe`."""
+        return f"{self.name}_ner"
+
+    @property
+    def registered(self) -> str:
+        """The name for `@architectures`."""
+        return f"spacy_nested_ner.{self.architecture}.v1"
+
+    def head_class(self) -> Type[Head]:
+        """The head's class; imports torch."""
+        return locate(self.head)
+
+    def encoder(
+        self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
+    ) -> Tuple[Any, ModelSettings]:
+        """The encoder that the head reads, and the settings that fit it.
+
+        RAISES (ValueError): For an encoder that the system cannot use.
+        """
+        return tok2vec, settings
+
+    def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
+        """What limits a model of these settings; empty for any number of entities of any length.
+
+        settings: of the model, its submodels as they stand in the config. options: of the pipe.
+        """
+        return []
+
+    def attributes(self, settings: ModelSettings) -> Dict[str, Any]:
+        """Attributes of the model beside those that all models have: what may change later."""
+        return {}
+
+    def prepare(self, model: Any) -> None:
+        """Called when the model, which knows its labels, is initialised, before its parts are."""
+
+    def questions(self, model: Any) -> List[str]:
+        """What an encoder of pairs is asked for each label, in the order of the labels."""
+        raise NotImplementedError(f"{self.name} asks no questions.")
+
+    def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
+        """Which `(pairs, 2)` pairs of segment and label a training step reads, `(pairs,)` bool.
+
+        gold: the entities of each segment.
+        """
+        raise NotImplementedError(f"{self.name} asks no questions.")
+
+    def describe_label(self, model: Any, label: str, **details: Any) -> None:
+        """Take what `add_label` was told of a label beside its name.
+
+        RAISES (ValueError): For a system that knows no more of a label than its name.
+        """
+        if details:
+            raise ValueError(f"this system takes no {', '.join(details)}: give the label alone")
+
+    def labels_added(self, model: Any, labels: List[str]) -> None:
+        """Called when a trained model has got new labels."""
+
+
+def locate(place: str) -> Any:
+    """What "module:name" names."""
+    module, name = place.split(":")
+    return getattr(import_module(module), name)
