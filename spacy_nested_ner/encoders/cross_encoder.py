@@ -13,7 +13,6 @@ from spacy_nested_ner.encoders.protocol import (
     PairEncoderModel,
     PairInput,
     PairReading,
-    Reads,
     Tok2VecModel,
 )
 from spacy_nested_ner.encoders.shim import ModuleShim
@@ -47,17 +46,17 @@ def build_cross_encoder(
         "cross_layers",
         _is_read_by_its_parent,
         shims=[CrossShim(CrossEncoder, settings)],
-        attrs={"from_scratch": True, "dropout_rate": 0.0},
+        attrs={"dropout_rate": 0.0},
     )
     own = [] if question_tok2vec is None else [question_tok2vec]
-    return Model(
+    return PairEncoderModel(
         "cross_encoder",
         forward,
         init=init,
         layers=[tok2vec, *own, cross],
         refs={"tok2vec": tok2vec, "question_tok2vec": question_tok2vec, "cross": cross},
         dims={"nO": hidden_width},
-        attrs={"input": Reads.PAIRS.value},
+        attrs={"two_sided": False},
     )
 
 

@@ -14,7 +14,12 @@ from thinc.util import torch2xp
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import padded_batches
-from spacy_nested_ner.encoders.protocol import Tok2VecModel, has_annotation, missing_annotation
+from spacy_nested_ner.encoders.protocol import (
+    AnnotationEncoderModel,
+    Tok2VecModel,
+    has_annotation,
+    missing_annotation,
+)
 from spacy_nested_ner.encoders.shim import ModuleShim, running
 from spacy_nested_ner.encoders.word_features import (
     static_rows,
@@ -82,10 +87,10 @@ def build_hybrid_encoder(
     parts: Model[Any, Any] = Model(
         "hybrid_words",
         _parts_are_joined_by_their_parent,
-        attrs={"from_scratch": True, "dropout_rate": 0.0},
+        attrs={"dropout_rate": 0.0},
         shims=[HybridShim(HybridWords, settings)],
     )
-    return Model(
+    return AnnotationEncoderModel(
         "hybrid_encoder",
         forward,
         init=init,
@@ -94,7 +99,7 @@ def build_hybrid_encoder(
         dims={"nO": None},
         attrs={
             "static_vectors": static_vectors,
-            "reads": pos_attr if pos_width else "",
+            "annotation": pos_attr if pos_width else None,
             "batch_words": batch_words,
         },
     )
@@ -277,7 +282,7 @@ def _own_parts(
     model: Tok2VecModel, docs: List[Doc], device: torch.device, is_train: bool
 ) -> List[Tensor]:
     """Every part but the contextual one, `(words, width)` each."""
-    shim, reads = parts_shim(model), model.attrs["reads"]
+    shim, reads = parts_shim(model), model.attrs["annotation"]
     static = tags = characters = None
     if model.attrs["static_vectors"]:
         _check_vectors(docs[0].vocab, shim.settings["vectors_width"])

@@ -5,13 +5,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
-from thinc.api import Model
 from torch import Tensor, nn
 
 from spacy_nested_ner.checks import check_least
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
 from spacy_nested_ner.encoders.pretrained import ROBERTA_TYPES, PretrainedShim
-from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading, Reads
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
 from spacy_nested_ner.encoders.shim import running
 
 ARCHITECTURE = "spacy_nested_ner.PairEncoder.v1"
@@ -54,13 +53,13 @@ def build_pair_encoder(
     quarter of the input.
     """
     check_least(ARCHITECTURE, 8, max_pieces=8 if max_pieces is None else max_pieces)
-    return Model(
+    return PairEncoderModel(
         "pair_encoder",
         forward,
         init=init,
         dims={"nO": None},
         attrs={
-            "input": Reads.PAIRS.value,
+            "two_sided": True,
             "mixed_precision": mixed_precision,
             "frozen": frozen,
             "gradient_checkpointing": gradient_checkpointing,

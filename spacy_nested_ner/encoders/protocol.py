@@ -1,7 +1,10 @@
-"""What an encoder reads, and how the rest of the package learns it."""
+"""What an encoder reads and hands out.
 
-from enum import Enum
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+Any token-to-vector model is an encoder: it reads docs and gives the vectors of their words. The
+encoders of this package that read more are models of a class of their own.
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 import numpy as np
 from spacy.tokens import Doc
@@ -9,43 +12,8 @@ from thinc.api import Model
 from thinc.types import Floats2d, Floats3d
 from torch import Tensor
 
-
-class Reads(Enum):
-    """The input of an encoder: the words of docs (any tok2vec); segments with its own queries; or
-    pairs of segment and question."""
-
-    WORDS = "words"
-    QUERIES = "queries"
-    PAIRS = "pairs"
-
-
-def reads(encoder: Model[Any, Any]) -> Reads:
-    """What an encoder reads."""
-    return Reads(encoder.attrs.get("input", Reads.WORDS.value))
-
-
-def n_queries(encoder: Model[Any, Any]) -> Optional[int]:
-    """How many queries an encoder reads with the words; None for none."""
-    return encoder.attrs["n_queries"] if reads(encoder) is Reads.QUERIES else None
-
-
-def needed_annotation(encoder: Model[Any, Any]) -> List[str]:
-    """Token attributes ("tag", "pos") that the encoder reads and another component has to set."""
-    return sorted({node.attrs["reads"] for node in encoder.walk() if node.attrs.get("reads")})
-
-
-def has_annotation(docs: List[Doc], attr: str) -> bool:
-    """Whether any token of the docs has a "tag" or "pos"."""
-    return any(doc.has_annotation(attr.upper()) for doc in docs)
-
-
-def missing_annotation(attr: str) -> str:
-    """What to do about docs without the annotation that an encoder reads."""
-    return (
-        f"the encoder reads token.{attr} (pos_width is set), but no token of the docs has a "
-        f"{attr}_. Put a component that predicts token.{attr} before this one and name it in "
-        "training.annotating_components (with what it listens to), or set pos_width to 0"
-    )
+InT = TypeVar("InT")
+OutT = TypeVar("OutT")
 
 
 class PairInput(NamedTuple):
@@ -72,6 +40,70 @@ class PairReading(NamedTuple):
     read: Callable[[np.ndarray], Tuple[Tensor, Tensor]]
 
 
+class Encoder(Model[InT, OutT]):
+    """A model whose class says what it reads; a copy of it, which Thinc makes of plain models, is
+    of the same class."""
+
+    __slots__ = ()
+
+    def _copy(self, seen: Optional[Dict[int, Any]] = None) -> Any:
+        copied = super()._copy(seen)
+        copied.__class__ = type(self)
+        return copied
+
+
+class QueryEncoderModel(Encoder[Tuple[List[Doc], np.ndarray], Tuple[Floats2d, Floats3d]]):
+    """Reads docs and `(segments, 3)` segments, and queries of its own along with them. Gives the
+    words of all segments, `(words, width)`, and the queries, `(segments, M, width)`."""
+
+    __slots__ = ()
+
+    @property
+    def n_queries(self) -> int:
+        """M."""
+        return self.attrs["n_queries"]
+
+
+class PairEncoderModel(Encoder[PairInput, PairReading]):
+    """Reads pairs of a segment and a question."""
+
+    __slots__ = ()
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the vector of a word is that of its first piece followed by that of its last."""
+        return self.attrs["two_sided"]
+
+
+class AnnotationEncoderModel(Encoder[List[Doc], List[Floats2d]]):
+    """A token-to-vector model that may read an annotation of the tokens beside their text."""
+
+    __slots__ = ()
+
+    @property
+    def annotation(self) -> Optional[str]:
+        """The attribute, "tag" or "pos", that another component has to set; None for none."""
+        return self.attrs["annotation"]
+
+
 Tok2VecModel = Model[List[Doc], List[Floats2d]]
-QueryEncoderModel = Model[Tuple[List[Doc], np.ndarray], Tuple[Floats2d, Floats3d]]
-PairEncoderModel = Model[PairInput, PairReading]
+
+
+def needed_annotation(encoder: Model[Any, Any]) -> List[str]:
+    """The annotation that any part of the encoder reads."""
+    parts = (node for node in encoder.walk() if isinstance(node, AnnotationEncoderModel))
+    return sorted({node.annotation for node in parts if node.annotation})
+
+
+def has_annotation(docs: List[Doc], attr: str) -> bool:
+    """Whether any token of the docs has a "tag" or "pos"."""
+    return any(doc.has_annotation(attr.upper()) for doc in docs)
+
+
+def missing_annotation(attr: str) -> str:
+    """What to do about docs without the annotation that an encoder reads."""
+    return (
+        f"the encoder reads token.{attr} (pos_width is set), but no token of the docs has a "
+        f"{attr}_. Put a component that predicts token.{attr} before this one and name it in "
+        "training.annotating_components (with what it listens to), or set pos_width to 0"
+    )

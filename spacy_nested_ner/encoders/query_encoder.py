@@ -28,7 +28,7 @@ from spacy_nested_ner.encoders.piece_windows import (
     vector_order,
 )
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
-from spacy_nested_ner.encoders.protocol import Reads
+from spacy_nested_ner.encoders.protocol import QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim, running
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 
@@ -92,10 +92,9 @@ def build_query_encoder(
     queries: Model[Any, Any] = Model(
         "instance_queries",
         _queries_are_read_by_their_parent,
-        attrs={"from_scratch": True},
         shims=[QueryShim(n_queries, query_type_embedding)],
     )
-    return Model(
+    return QueryEncoderModel(
         "query_encoder",
         forward,
         init=init,
@@ -103,7 +102,6 @@ def build_query_encoder(
         refs={"queries": queries},
         dims={"nO": None},
         attrs={
-            "input": Reads.QUERIES.value,
             "n_queries": n_queries,
             "context": context,
             "word_pooling": word_pooling,

@@ -9,7 +9,8 @@ from thinc.api import Model
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import cut_batches
-from spacy_nested_ner.encoders.protocol import Reads, reads
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
+from spacy_nested_ner.encoders.shim import ModuleShim
 from spacy_nested_ner.encoders.words import (
     declared_width,
     encode_words,
@@ -72,20 +73,23 @@ def head_shim(model: HeadModel) -> HeadShim:
 
 def head_parts(model: HeadModel) -> List[Model]:
     """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
-    what encoders mark with `attrs["from_scratch"]`, such as the queries that one reads."""
+    the layers of an encoder that are not pretrained, such as the queries that one reads."""
     encoder = model.get_ref("tok2vec")
-    fresh = [node for node in encoder.walk() if node.attrs.get("from_scratch")]
+    fresh = [
+        node for node in encoder.walk() if any(isinstance(shim, ModuleShim) for shim in node.shims)
+    ]
     return [model.get_ref("head"), *fresh]
 
 
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
     """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
-    tok2vec, head = model.get_ref("tok2vec"), model.get_ref("head")
+    tok2vec: Any = model.get_ref("tok2vec")
+    head = model.get_ref("head")
     system_of(model).prepare(model)
     if X is None or not len(X.segments):
         tok2vec.initialize()
         width = declared_width(tok2vec)
-    elif reads(tok2vec) is not Reads.WORDS:
+    elif isinstance(tok2vec, (QueryEncoderModel, PairEncoderModel)):
         tok2vec.initialize(X=(X.docs, X.segments))
         width = tok2vec.get_dim("nO")
     else:
@@ -143,10 +147,10 @@ def whole_docs(docs: List[Any]) -> HeadInput:
 def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callable[[], List[Any]]]:
     """One row per segment, or per segment and label, and the way back for the gradients of what
     was read."""
-    kind = reads(model.get_ref("tok2vec"))
-    if kind is Reads.PAIRS:
+    encoder = model.get_ref("tok2vec")
+    if isinstance(encoder, PairEncoderModel):
         return read_pairs(model, X, is_train)
-    if kind is Reads.QUERIES:
+    if isinstance(encoder, QueryEncoderModel):
         return _with_queries(model, X, is_train)
     encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
     starts = np.cumsum(encoded.lengths) - encoded.lengths

@@ -7,7 +7,6 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from spacy_nested_ner.encoders.protocol import Reads, reads
 from spacy_nested_ner.systems.base import ModelSettings, System
 from spacy_nested_ner.systems.mrc.questions import (
     asked_pairs,
@@ -25,15 +24,17 @@ class MRCSystem(System):
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
     ) -> Tuple[Any, ModelSettings]:
+        from spacy_nested_ner.encoders.protocol import PairEncoderModel
+
         assert isinstance(settings, MRCSettings)
         own = submodels["question_tok2vec"]
-        if reads(tok2vec) is Reads.PAIRS:
+        if isinstance(tok2vec, PairEncoderModel):
             if own is not None:
                 raise ValueError(
                     f"{self.registered}: a PairEncoder reads the questions itself, "
                     "question_tok2vec must be null."
                 )
-            return tok2vec, replace(settings, two_sided=True)
+            return tok2vec, replace(settings, two_sided=tok2vec.two_sided)
         if own is None and _listens(tok2vec):
             raise ValueError(
                 f"{self.registered}: the tok2vec is a listener, which reads the docs of the "

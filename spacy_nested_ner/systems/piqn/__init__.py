@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Tuple
 
-from spacy_nested_ner.encoders.protocol import n_queries
 from spacy_nested_ner.systems.base import Limit, ModelSettings, System
 from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
 
@@ -14,15 +13,19 @@ class PIQNSystem(System):
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
     ) -> Tuple[Any, ModelSettings]:
+        from spacy_nested_ner.encoders.protocol import QueryEncoderModel
+
         assert isinstance(settings, PIQNSettings)
-        queries = n_queries(tok2vec)
-        if (queries is not None) != (settings.query_source == "encoder"):
+        has_queries = isinstance(tok2vec, QueryEncoderModel)
+        if has_queries != (settings.query_source == "encoder"):
             raise ValueError(
                 f"{self.registered}: query_source 'encoder' and the tok2vec "
                 "'spacy_nested_ner.QueryEncoder.v1' need each other; got query_source "
                 f"'{settings.query_source}' with tok2vec '{tok2vec.name}'."
             )
-        return tok2vec, settings if queries is None else replace(settings, n_queries=queries)
+        if has_queries:
+            settings = replace(settings, n_queries=tok2vec.n_queries)
+        return tok2vec, settings
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
         if settings["query_source"] == "words":
