@@ -762,7 +762,7 @@ def test_wrong_options_are_refused() -> None:
     head, (words, mask) = make_head(timesteps=10), random_batch()
     with pytest.raises(ValueError, match="steps must be 1 to 10"):
         head(words, mask, options={"steps": 11})
-    with pytest.raises(ValueError, match=r"n_spans is .* of at least 1"):
+    with pytest.raises(ValueError, match="n_spans must be at least 1"):
         head(words, mask, options={"n_spans": 0})
     for eta in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="eta must be 0 to 1"):

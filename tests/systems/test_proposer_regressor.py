@@ -341,7 +341,10 @@ def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> N
         ({"regressor_layers": -1}, "regressor_layers"),
         ({"min_proposals": -1}, "min_proposals"),
         ({"none_weight": 0.0}, "none_weight"),
-        ({"dropout": 1.5}, r"ProposerRegressor: dropout must be in \[0, 1\), got 1.5"),
+        (
+            {"dropout": 1.5},
+            r"ProposerRegressor.v1: dropout is 1.5, must be a number from 0 to 0.99, or null",
+        ),
     ],
 )
 def test_wrong_settings_are_refused(settings, problem) -> None:

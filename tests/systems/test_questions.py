@@ -142,5 +142,3 @@ def test_set_question() -> None:
         set_question(model, "X", " ")
     with pytest.raises(ValueError, match="'index'"):
         set_question(make_model(query_kind="index"), "X", "Which X?")
-    with pytest.raises(ValueError, match="asks no questions"):
-        set_question(Model("asks not", _call), "X", "Which X?")
