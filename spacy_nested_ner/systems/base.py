@@ -59,10 +59,9 @@ class System:
 
     name: of its folder; the factory is `{name}_ner`. architecture: of its model, registered as
     `spacy_nested_ner.{architecture}.v1`. title: of the paper. settings: of the model. options: of
-    the head at run time. head: where its class is, "module:Name", which takes the width of the
-    words, the number of labels and the settings. figures: where the function is that draws the
-    paper's figures, "module:name"; None for none. submodels: further encoders that the architecture
-    takes, by name and with their type; all may be null.
+    the head at run time. submodels: further encoders that the architecture takes, by name and with
+    their type; all may be null. package: where its modules are: `head` with a class of the name of
+    the architecture, which takes the width of the words, the number of labels and the settings.
     """
 
     name: str
@@ -70,9 +69,8 @@ class System:
     title: str
     settings: Type[ModelSettings]
     options: Type[Options]
-    head: str
-    figures: Optional[str] = None
     submodels: Tuple[Tuple[str, Any], ...] = ()
+    package: str = "spacy_nested_ner.systems"
 
     @property
     def factory(self) -> str:
@@ -86,7 +84,7 @@ class System:
 
     def head_class(self) -> Type[Head]:
         """The head's class; imports torch."""
-        return locate(self.head)
+        return locate(f"{self.package}.{self.name}.head:{self.architecture}")
 
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings

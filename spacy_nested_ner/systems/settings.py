@@ -11,8 +11,9 @@ import inspect
 import math
 import typing
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,17 @@ def check_values(settings: Type[Settings], values: Mapping[str, Any], where: str
     known, hints = describe(settings), type_hints(settings)
     for name, value in values.items():
         if name not in known:
-            raise ValueError(
-                f"{where}: there is no setting '{name}', only {', '.join(known) or 'none at all'}."
-            )
+            raise ValueError(f"{where}: {unknown_name(name, known)}.")
         expected = known[name].problem(value, hints[name])
         if expected:
-            raise ValueError(f"{where}: {name} is {value!r}, must be {expected}.")
+            raise ValueError(f"{where}: {name} must be {expected}, got {value!r}.")
+
+
+def unknown_name(name: str, known: Collection[str]) -> str:
+    """What is wrong with a name that is not known, and which was meant."""
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
+    return f"there is no setting '{name}' ({hint})"
 
 
 def describe(settings: Type[Settings]) -> Dict[str, Setting]:

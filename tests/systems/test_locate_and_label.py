@@ -337,7 +337,7 @@ def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:
         ({"negatives": 0}, "negatives"),
         ({"focal": 0.5}, "focal"),
         ({"soft_examples": -1.0}, "soft_examples"),
-        ({"label_weight": -1.0}, "label_weight is -1.0"),
+        ({"label_weight": -1.0}, "label_weight must be a number of at least 0"),
     ],
 )
 def test_wrong_settings_are_refused(changes, problem) -> None:

@@ -230,7 +230,7 @@ def test_dropout_is_before_the_match_score_only() -> None:
     ],
 )
 def test_wrong_settings_are_refused(wrong) -> None:
-    with pytest.raises(ValueError, match=f"MRC.v1: {next(iter(wrong))} is"):
+    with pytest.raises(ValueError, match=f"MRC.v1: {next(iter(wrong))} must be"):
         MRCSettings(**wrong)
 
 

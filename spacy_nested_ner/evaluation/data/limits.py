@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from math import ceil
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping
 
 from spacy.language import Language
 from spacy.util import registry
 
-FACTORIES = (
-    "piqn_ner",
-    "diffusion_ner",
-    "proposer_regressor_ner",
-    "locate_and_label_ner",
-    "mrc_ner",
-)
+from spacy_nested_ner.systems import all_systems
+from spacy_nested_ner.systems.base import Limit, System
+
+SPANCAT = ("spancat", "spancat_singlelabel")
 
 
 @dataclass(frozen=True)
@@ -36,36 +32,18 @@ class Component:
     model: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Limit:
-    """How many entities a sentence, or which lengths an entity may have.
-
-    what: the field's name of what is limited. settings: that decide it. remedy: what to change.
-    entities: most entities of a sentence of so many words; None where there is no such limit.
-    lengths: whether the system is shown entities of so many words, None where all are. reach: most
-    words that it can correct a shorter span to, None without limit.
-    """
-
-    what: str
-    settings: Dict[str, Any]
-    remedy: str
-    entities: Optional[Callable[[int], int]] = None
-    lengths: Optional[Callable[[int], bool]] = None
-    reach: Optional[float] = None
-
-
 def default_components() -> List[Component]:
-    """The five factories as they are without a config."""
-    return [_component(name, name, {}) for name in FACTORIES]
+    """The components of all systems as they are without a config."""
+    return [_component(name, name, {}) for name in _systems()]
 
 
 def config_components(config: Mapping[str, Any]) -> List[Component]:
-    """The components of a config that find spans: the five systems and `spancat`.
+    """The components of a config that find spans: those of all systems and `spancat`.
 
     RAISES (ValueError): If there is none.
     """
     blocks = config.get("components", {})
-    known = (*FACTORIES, "spancat", "spancat_singlelabel")
+    known = (*_systems(), *SPANCAT)
     found = [
         _component(name, block["factory"], block)
         for name, block in blocks.items()
@@ -93,64 +71,21 @@ def _filled(model: Mapping[str, Any]) -> Dict[str, Any]:
     return {**{p.name: p.default for p in signature if p.default is not p.empty}, **model}
 
 
+def _systems() -> Dict[str, System]:
+    """By the name of the factory."""
+    return {system.factory: system for system in all_systems()}
+
+
 def limits(component: Component) -> List[Limit]:
     """What limits a component; empty for one that holds any number of entities of any length."""
-    make = _LIMITS.get(component.factory)
-    return make(component) if make else []
+    if component.factory in SPANCAT:
+        return _spancat(component)
+    model = {k: _filled(v) if _is_model(v) else v for k, v in component.model.items()}
+    return _systems()[component.factory].limits(model, component.settings)
 
 
-def _piqn(component: Component) -> List[Limit]:
-    model = component.model
-    if model["query_source"] == "words":
-        names: Tuple[str, ...] = ("queries_per_word", "min_queries")
-        per_word, least = (model[name] for name in names)
-        remedy = "raise queries_per_word or min_queries"
-
-        def most(words: int) -> int:
-            return max(per_word * words, least)
-    else:
-        encoder = model["query_source"] == "encoder"
-        owner = _filled(model["tok2vec"]) if encoder else model
-        names, count = ("n_queries",), owner["n_queries"]
-        model = owner
-        remedy = "raise n_queries" + (" of the tok2vec" if encoder else "")
-
-        def most(words: int) -> int:
-            return count
-
-    return [Limit("queries", {name: model[name] for name in names}, remedy, entities=most)]
-
-
-def _diffusion(component: Component) -> List[Limit]:
-    def most(settings: Mapping[str, Any]) -> Callable[[int], int]:
-        return lambda words: max(ceil(words * settings["spans_per_word"]), settings["n_spans"])
-
-    def each(what: str, settings: Mapping[str, Any], remedy: str) -> Limit:
-        names = ("n_spans", "spans_per_word")
-        shown = {name: settings[name] for name in names}
-        return Limit(what, shown, remedy, entities=most(settings))
-
-    raised = "raise n_spans or spans_per_word"
-    return [
-        each("noisy spans in training", component.model, f"{raised} of the model"),
-        each("noisy spans in prediction", component.settings, f"{raised} of the component"),
-    ]
-
-
-def _proposer_regressor(component: Component) -> List[Limit]:
-    least = component.model["min_proposals"]
-    settings = {"min_proposals": least}
-    remedy = "raise min_proposals"
-    return [Limit("proposals", settings, remedy, entities=lambda words: max(words, least))]
-
-
-def _locate_and_label(component: Component) -> List[Limit]:
-    lengths, iou = list(component.model["lengths"]), component.model["seed_iou"]
-    moves = component.model["regressor"] is not None
-    settings = {"lengths": lengths, "seed_iou": iou, "regressor": component.model["regressor"]}
-    remedy = "add the lengths to the seed lengths of the model"
-    reach = max(lengths) / iou if moves else max(lengths)
-    return [Limit("seed lengths", settings, remedy, lengths=set(lengths).__contains__, reach=reach)]
+def _is_model(value: Any) -> bool:
+    return isinstance(value, Mapping) and "@architectures" in value
 
 
 def _spancat(component: Component) -> List[Limit]:
@@ -172,13 +107,3 @@ def _spancat(component: Component) -> List[Limit]:
             reach=max(lengths, default=0),
         )
     ]
-
-
-_LIMITS: Dict[str, Callable[[Component], List[Limit]]] = {
-    "piqn_ner": _piqn,
-    "diffusion_ner": _diffusion,
-    "proposer_regressor_ner": _proposer_regressor,
-    "locate_and_label_ner": _locate_and_label,
-    "spancat": _spancat,
-    "spancat_singlelabel": _spancat,
-}

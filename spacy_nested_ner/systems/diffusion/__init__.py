@@ -28,10 +28,9 @@ def _noisy_spans(when: str, values: Mapping[str, Any], owner: str) -> Limit:
 
 
 SYSTEM = DiffusionSystem(
-    name="diffusion",
-    architecture="Diffusion",
-    title="DiffusionNER: Boundary Diffusion for Named Entity Recognition",
-    settings=DiffusionSettings,
-    options=DiffusionOptions,
-    head="spacy_nested_ner.systems.diffusion.head:Diffusion",
+    "diffusion",
+    "Diffusion",
+    "DiffusionNER: Boundary Diffusion for Named Entity Recognition",
+    DiffusionSettings,
+    DiffusionOptions,
 )

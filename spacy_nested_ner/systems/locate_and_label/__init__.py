@@ -28,10 +28,9 @@ class LocateAndLabelSystem(System):
 
 
 SYSTEM = LocateAndLabelSystem(
-    name="locate_and_label",
-    architecture="LocateAndLabel",
-    title="Locate and Label: A Two-stage Identifier for Nested Named Entity Recognition",
-    settings=LocateAndLabelSettings,
-    options=LocateAndLabelOptions,
-    head="spacy_nested_ner.systems.locate_and_label.head:LocateAndLabel",
+    "locate_and_label",
+    "LocateAndLabel",
+    "Locate and Label: A Two-stage Identifier for Nested Named Entity Recognition",
+    LocateAndLabelSettings,
+    LocateAndLabelOptions,
 )

@@ -79,11 +79,10 @@ def _listens(tok2vec: Model) -> bool:
 
 
 SYSTEM = MRCSystem(
-    name="mrc",
-    architecture="MRC",
-    title="A Unified MRC Framework for Named Entity Recognition",
-    settings=MRCSettings,
-    options=MRCOptions,
-    head="spacy_nested_ner.systems.mrc.head:MRC",
+    "mrc",
+    "MRC",
+    "A Unified MRC Framework for Named Entity Recognition",
+    MRCSettings,
+    MRCOptions,
     submodels=(("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),),
 )

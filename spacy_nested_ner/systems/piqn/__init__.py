@@ -46,10 +46,9 @@ class PIQNSystem(System):
 
 
 SYSTEM = PIQNSystem(
-    name="piqn",
-    architecture="PIQN",
-    title="Parallel Instance Query Network for Named Entity Recognition",
-    settings=PIQNSettings,
-    options=PIQNOptions,
-    head="spacy_nested_ner.systems.piqn.head:PIQN",
+    "piqn",
+    "PIQN",
+    "Parallel Instance Query Network for Named Entity Recognition",
+    PIQNSettings,
+    PIQNOptions,
 )

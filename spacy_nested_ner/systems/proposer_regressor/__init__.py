@@ -25,10 +25,9 @@ class ProposerRegressorSystem(System):
 
 
 SYSTEM = ProposerRegressorSystem(
-    name="proposer_regressor",
-    architecture="ProposerRegressor",
-    title="End-to-end Entity Detection with Proposer and Regressor",
-    settings=ProposerRegressorSettings,
-    options=ProposerRegressorOptions,
-    head="spacy_nested_ner.systems.proposer_regressor.head:ProposerRegressor",
+    "proposer_regressor",
+    "ProposerRegressor",
+    "End-to-end Entity Detection with Proposer and Regressor",
+    ProposerRegressorSettings,
+    ProposerRegressorOptions,
 )
