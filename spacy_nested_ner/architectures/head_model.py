@@ -59,7 +59,25 @@ def build_head_model(
         attrs={"batch_words": batch_words, "labels": []},
         dims={"nO": None},
     )
+    set_tok2vec(model)
     return model
+
+
+def encoder_of(model: HeadModel) -> Model[Any, Any]:
+    """What reads the segments for the head."""
+    return model.layers[0]
+
+
+def set_tok2vec(model: HeadModel) -> None:
+    """Let the ref "tok2vec" be what spaCy expects there (`spacy pretrain`, `init_tok2vec`): a model
+    from docs to the vectors of their words, also where the encoder puts a transformer over it."""
+    encoder = encoder_of(model)
+    model.set_ref("tok2vec", encoder.get_ref("tok2vec") if encoder.has_ref("cross") else encoder)
+
+
+def listens(model: Model) -> bool:
+    """Whether vectors come from another component."""
+    return any("listener" in node.name for node in model.walk())
 
 
 def head_shim(model: HeadModel) -> HeadShim:
@@ -70,25 +88,25 @@ def head_shim(model: HeadModel) -> HeadShim:
 def head_parts(model: HeadModel) -> List[Model]:
     """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
     what encoders mark with `attrs["from_scratch"]`, such as the queries that one reads."""
-    encoder = model.get_ref("tok2vec")
+    encoder = encoder_of(model)
     fresh = [node for node in encoder.walk() if node.attrs.get("from_scratch")]
     return [model.get_ref("head"), *fresh]
 
 
 def annotation_read(model: HeadModel) -> List[str]:
     """Token attributes ("tag", "pos") that the encoder reads and another component has to set."""
-    encoder = model.get_ref("tok2vec")
+    encoder = encoder_of(model)
     return sorted({node.attrs["reads"] for node in encoder.walk() if node.attrs.get("reads")})
 
 
 def reads_queries(model: HeadModel) -> bool:
     """Whether the encoder reads queries along with the words."""
-    return "n_queries" in model.get_ref("tok2vec").attrs
+    return "n_queries" in encoder_of(model).attrs
 
 
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
     """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
-    tok2vec, head = model.get_ref("tok2vec"), model.get_ref("head")
+    tok2vec, head = encoder_of(model), model.get_ref("head")
     if X is None or not len(X.segments):
         tok2vec.initialize()
         width = declared_width(tok2vec)
@@ -171,7 +189,7 @@ def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callab
         return read_pairs(model, X, is_train)
     if reads_queries(model):
         return _with_queries(model, X, is_train)
-    encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
+    encoded = encode_words(encoder_of(model), X.docs, head_shim(model).width or 0, is_train)
     starts = np.cumsum(encoded.lengths) - encoded.lengths
     rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
     return rows, lambda: encoded.backprop(encoded.words.grad)
@@ -181,7 +199,7 @@ def _with_queries(
     model: HeadModel, X: HeadInput, is_train: bool
 ) -> Tuple[Rows, Callable[[], List[Any]]]:
     """Rows of an encoder that reads queries along with the words."""
-    (flat, asked), backprop = model.get_ref("tok2vec")((X.docs, X.segments), is_train)
+    (flat, asked), backprop = encoder_of(model)((X.docs, X.segments), is_train)
     words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
     lengths = X.segments[:, 2] - X.segments[:, 1]
     rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)

@@ -81,10 +81,16 @@ def build_mrc(
             )
         encoder: Any = tok2vec
     else:
-        if question_tok2vec is None and _listens(tok2vec):
+        if question_tok2vec is None and head_model.listens(tok2vec):
             raise ValueError(
                 f"{ARCHITECTURE}: the tok2vec is a listener, which reads the docs of the pipeline "
                 "and no questions. Give question_tok2vec, e.g. a spacy.HashEmbedCNN.v2."
+            )
+        if question_tok2vec is not None and head_model.listens(question_tok2vec):
+            raise ValueError(
+                f"{ARCHITECTURE}: question_tok2vec is a listener, which reads the docs of the "
+                "pipeline and no questions. Give it an encoder of its own, e.g. a "
+                "spacy.HashEmbedCNN.v2."
             )
         encoder = build_cross_encoder(
             tok2vec, question_tok2vec, hidden_width, depth, attention_heads, feedforward
@@ -104,11 +110,6 @@ def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None
     """Collect the questions, then initialise encoder and head."""
     collect_questions(model)
     head_model.init(model, X, Y)
-
-
-def _listens(tok2vec: Model) -> bool:
-    """Whether the vectors come from another component."""
-    return any("listener" in node.name for node in tok2vec.walk())
 
 
 def _check(

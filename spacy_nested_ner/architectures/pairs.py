@@ -21,9 +21,7 @@ def read_pairs(
     pairs = all_pairs(len(X.segments), len(questions))
     if is_train and model.attrs["unanswered_share"] < 1:
         pairs = pairs[_asked(pairs, X.gold, model.attrs["unanswered_share"])]
-    reading, backprop = model.get_ref("tok2vec")(
-        PairInput(X.docs, X.segments, questions, pairs), is_train
-    )
+    reading, backprop = model.layers[0](PairInput(X.docs, X.segments, questions, pairs), is_train)
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         words, mask = reading.read(batch)
