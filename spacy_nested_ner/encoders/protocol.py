@@ -95,6 +95,11 @@ def needed_annotation(encoder: Model[Any, Any]) -> List[str]:
     return sorted({node.annotation for node in parts if node.annotation})
 
 
+def listens(model: Model[Any, Any]) -> bool:
+    """Whether vectors come from another component."""
+    return any("listener" in node.name for node in model.walk())
+
+
 def has_annotation(docs: List[Doc], attr: str) -> bool:
     """Whether any token of the docs has a "tag" or "pos"."""
     return any(doc.has_annotation(attr.upper()) for doc in docs)

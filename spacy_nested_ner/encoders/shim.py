@@ -10,7 +10,15 @@ import srsly
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from thinc.api import Optimizer, Shim, get_torch_default_device
+from thinc.api import (
+    CupyOps,
+    Optimizer,
+    Shim,
+    get_current_ops,
+    get_torch_default_device,
+    set_gpu_allocator,
+)
+from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
@@ -34,6 +42,14 @@ def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) 
     finally:
         for module in modules:
             module.eval()
+
+
+def share_gpu_memory() -> None:
+    """On a GPU let cupy, which Thinc's layers use, take its memory from torch's pool: of two pools
+    each would keep what the other lacks. Thinc's own PyTorch shim does the same."""
+    if isinstance(get_current_ops(), CupyOps) and "pytorch" not in context_pools.get():
+        set_gpu_allocator("pytorch")
+        CupyOps.xp.get_default_memory_pool().free_all_blocks()
 
 
 class TorchShim(Shim):
@@ -62,6 +78,7 @@ class TorchShim(Shim):
 
     def set_module(self, module: nn.Module) -> None:
         """Take a new module, in evaluation mode, to the device in use."""
+        share_gpu_memory()
         self._model = module.float().eval().to(get_torch_default_device())
         self.renew_id()
 

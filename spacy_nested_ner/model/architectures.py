@@ -12,7 +12,7 @@ from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.base import System
 from spacy_nested_ner.systems.settings import described, parameters
 
-ABOUT_TOK2VEC = "tok2vec: token-to-vector model, such as a HashEmbedCNN or a listener"
+ABOUT_TOK2VEC = "tok2vec: token-to-vector model, such as a HashEmbedCNN or a listener."
 
 
 def make_architecture(system: System) -> Callable[..., Model[HeadInput, HeadOutput]]:
@@ -22,8 +22,11 @@ def make_architecture(system: System) -> Callable[..., Model[HeadInput, HeadOutp
         from spacy_nested_ner.model.head_model import build_head_model
 
         submodels = {name: given.pop(name, None) for name, _ in system.submodels}
-        settings = system.settings(**given)
-        encoder, settings = system.encoder(tok2vec, submodels, settings)
+        try:
+            settings = system.settings(**given)
+            encoder, settings = system.encoder(tok2vec, submodels, settings)
+        except ValueError as err:
+            raise ValueError(f"{system.registered}: {err}.") from err
         return build_head_model(system, encoder, settings)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -42,7 +45,7 @@ def make_architecture(system: System) -> Callable[..., Model[HeadInput, HeadOutp
     )
     build.__name__ = build.__qualname__ = f"build_{system.name}"
     build.__doc__ = described(
-        system.registered, [f"{system.title}.", ABOUT_TOK2VEC], system.settings
+        f"`{system.registered}`: {system.title}.", [ABOUT_TOK2VEC], system.settings
     )
     return build
 

@@ -45,7 +45,7 @@ def build_head_model(system: System, encoder: Model, settings: ModelSettings) ->
         attrs={"dropout_rate": 0.0},
         shims=[HeadShim(system, settings)],
     )
-    return Model(
+    model: HeadModel = Model(
         system.name,
         forward,
         init=init,
@@ -59,11 +59,26 @@ def build_head_model(system: System, encoder: Model, settings: ModelSettings) ->
         },
         dims={"nO": None},
     )
+    set_tok2vec(model)
+    return model
 
 
 def system_of(model: HeadModel) -> System:
     """The system that a model belongs to."""
     return get_system(model.attrs["system"])
+
+
+def encoder_of(model: HeadModel) -> Model[Any, Any]:
+    """What reads the segments for the head."""
+    return model.layers[0]
+
+
+def set_tok2vec(model: HeadModel) -> None:
+    """Let the ref "tok2vec" be what spaCy expects there (`spacy pretrain`, `init_tok2vec`): a model
+    from docs to the vectors of their words, also where the encoder puts a transformer over it."""
+    encoder = encoder_of(model)
+    own = isinstance(encoder, PairEncoderModel) and encoder.has_ref("tok2vec")
+    model.set_ref("tok2vec", encoder.get_ref("tok2vec") if own else encoder)
 
 
 def head_shim(model: HeadModel) -> HeadShim:
@@ -74,23 +89,25 @@ def head_shim(model: HeadModel) -> HeadShim:
 def head_parts(model: HeadModel) -> List[Model]:
     """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
     the layers of an encoder that are not pretrained, such as the queries that one reads."""
-    encoder = model.get_ref("tok2vec")
     fresh = [
-        node for node in encoder.walk() if any(isinstance(shim, ModuleShim) for shim in node.shims)
+        node
+        for node in encoder_of(model).walk()
+        if any(isinstance(shim, ModuleShim) for shim in node.shims)
     ]
     return [model.get_ref("head"), *fresh]
 
 
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
     """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
-    tok2vec: Any = model.get_ref("tok2vec")
+    tok2vec: Any = encoder_of(model)
     head = model.get_ref("head")
     system_of(model).prepare(model)
     if X is None or not len(X.segments):
         tok2vec.initialize()
         width = declared_width(tok2vec)
     elif isinstance(tok2vec, (QueryEncoderModel, PairEncoderModel)):
-        tok2vec.initialize(X=(X.docs, X.segments))
+        sample: Any = (X.docs, X.segments)
+        tok2vec.initialize(X=sample)
         width = tok2vec.get_dim("nO")
     else:
         width = initialize_tok2vec(tok2vec, X.docs)
@@ -147,12 +164,12 @@ def whole_docs(docs: List[Any]) -> HeadInput:
 def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callable[[], List[Any]]]:
     """One row per segment, or per segment and label, and the way back for the gradients of what
     was read."""
-    encoder = model.get_ref("tok2vec")
+    encoder = encoder_of(model)
     if isinstance(encoder, PairEncoderModel):
         return read_pairs(model, X, is_train)
     if isinstance(encoder, QueryEncoderModel):
         return _with_queries(model, X, is_train)
-    encoded = encode_words(model.get_ref("tok2vec"), X.docs, head_shim(model).width or 0, is_train)
+    encoded = encode_words(encoder_of(model), X.docs, head_shim(model).width or 0, is_train)
     starts = np.cumsum(encoded.lengths) - encoded.lengths
     rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
     return rows, lambda: encoded.backprop(encoded.words.grad)
@@ -162,7 +179,7 @@ def _with_queries(
     model: HeadModel, X: HeadInput, is_train: bool
 ) -> Tuple[Rows, Callable[[], List[Any]]]:
     """Rows of an encoder that reads queries along with the words."""
-    (flat, asked), backprop = model.get_ref("tok2vec")((X.docs, X.segments), is_train)
+    (flat, asked), backprop = encoder_of(model)((X.docs, X.segments), is_train)
     words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
     lengths = X.segments[:, 2] - X.segments[:, 1]
     rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)

@@ -22,9 +22,7 @@ def read_pairs(
     pairs = all_pairs(len(X.segments), len(questions))
     if is_train:
         pairs = pairs[system.asked(model, pairs, X.gold or [])]
-    reading, backprop = model.get_ref("tok2vec")(
-        PairInput(X.docs, X.segments, questions, pairs), is_train
-    )
+    reading, backprop = model.layers[0](PairInput(X.docs, X.segments, questions, pairs), is_train)
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         words, mask = reading.read(batch)

@@ -4,7 +4,20 @@ import math
 import os
 import warnings
 from itertools import islice, takewhile
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+    Type,
+)
 
 import numpy as np
 import torch
@@ -17,15 +30,38 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from spacy_nested_ner.encoders.protocol import has_annotation, missing_annotation, needed_annotation
-from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim, system_of
+from spacy_nested_ner.encoders.protocol import (
+    has_annotation,
+    listens,
+    missing_annotation,
+    needed_annotation,
+)
+from spacy_nested_ner.model.head_model import (
+    encoder_of,
+    head_parts,
+    head_shim,
+    set_label_dim,
+    set_tok2vec,
+    system_of,
+)
 from spacy_nested_ner.model.types import NO_SPANS, Entity, HeadInput, HeadModel, SpanScores
-from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS, ScoredSpan, choose_ents, select_spans
+from spacy_nested_ner.pipeline.decode import ScoredSpan, choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_segments, trim_space
-from spacy_nested_ner.pipeline.segments import Segments, cut_segments
-from spacy_nested_ner.training.adversarial import embedding_tables, moved
+from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
+from spacy_nested_ner.pipeline.segments import Segments, cut_segments, lacks_sentences
+from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN, remember, usual_length
+from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.systems.settings import S, Settings, defaults_of, names_of, take, unknown_name
+from spacy_nested_ner.training.adversarial import embedding_tables, moved, new_gradients
 from spacy_nested_ner.training.optimizer import AdamW
 
+# What `pipe.cfg` holds beside settings.
+STATE = ("labels", "learned_from")
+WHOLE_DOC = (
+    "it learned from single sentences and now reads docs of more than {whole} words without "
+    "sentence boundaries, where it may find little. Set split_sentences to true, or put a "
+    "sentencizer, parser or senter before it"
+)
 LOST_REMEDY = {
     "empty": "they hold no word; check the annotation",
     "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
@@ -56,58 +92,58 @@ class NestedNER(TrainablePipe):
         model: HeadModel,
         name: str,
         *,
-        spans_key: str = "sc",
-        overlap: str = "any",
-        labels_per_span: Optional[int] = None,
-        set_ents: Optional[str] = None,
-        window: int = 128,
-        stride: int = 96,
-        adversarial: float = 0.0,
         scorer: Optional[Callable] = None,
-        options: Optional[Dict[str, Any]] = None,
+        options: Type[Settings] = Settings,
+        **settings: Any,
     ) -> None:
         """Create the pipe.
 
-        spans_key (str): Key of `doc.spans` to read gold from and to write to.
-        overlap (str): "any", "no_crossing" (nesting only) or "flat".
-        labels_per_span (Optional[int]): How many labels one span may carry; None for any number.
-        set_ents (Optional[str]): Replace `doc.ents`, which cannot overlap, by the "outermost",
-            "innermost" or "highest" (score) spans. None leaves `doc.ents` alone.
-        window, stride (int): Segments longer than `window` tokens are cut into windows that start
-            every `stride` tokens.
-        adversarial (float): Each update also learns from embeddings that are moved so far against
-            it, which costs as much again; 0 for none. See `training.adversarial`.
-        options (Dict[str, Any]): Run-time settings of the head (thresholds); in `pipe.cfg`.
+        options (Type[Settings]): The run-time options of the head (thresholds).
+        settings: Any of `PipeSettings` and of the options; defaults for the others. They live in
+            `pipe.cfg` and are checked whenever they are used.
+        RAISES (ValueError): For a setting that is not known or out of its range, by name.
         """
         self.vocab, self.model, self.name = vocab, model, name
         self.scorer = scorer
-        settings = {
-            "spans_key": spans_key,
-            "overlap": overlap,
-            "labels_per_span": labels_per_span,
-            "set_ents": set_ents,
-            "window": window,
-            "stride": stride,
-            "adversarial": adversarial,
-            **(options or {}),
-        }
-        self.cfg: Dict[str, Any] = {"labels": [], **settings}
-        self._option_names = tuple(options or ())
+        self._options = options
         self._warned: Set[str] = set()
+        self.cfg: Dict[str, Any] = {
+            "labels": [],
+            "learned_from": dict(NOTHING_SEEN),
+            **defaults_of(PipeSettings),
+            **defaults_of(options),
+            **settings,
+        }
         self._check_settings()
 
     def _check_settings(self) -> None:
-        cfg = self.cfg
-        if cfg["overlap"] not in OVERLAPS:
-            raise ValueError(self._says(f"overlap must be one of {', '.join(OVERLAPS)}"))
-        if cfg["set_ents"] is not None and cfg["set_ents"] not in ENTS:
-            raise ValueError(self._says(f"set_ents must be null or one of {', '.join(ENTS)}"))
-        if not 0 < cfg["stride"] <= cfg["window"]:
-            raise ValueError(self._says("needs 0 < stride <= window"))
-        if cfg["labels_per_span"] is not None and cfg["labels_per_span"] < 1:
-            raise ValueError(self._says("labels_per_span must be null or at least 1"))
-        if cfg["adversarial"] < 0:
-            raise ValueError(self._says("adversarial must be at least 0"))
+        self._settings()
+        self._run_time({})
+
+    def _settings(self) -> PipeSettings:
+        """Those of `pipe.cfg` that all components share, checked."""
+        known = [*names_of(PipeSettings), *names_of(self._options)]
+        problem = unknown_name([name for name in self.cfg if name not in STATE], known)
+        if problem is not None:
+            raise ValueError(self._says(problem))
+        return self._take(PipeSettings, self.cfg)
+
+    def _run_time(self, changed: Mapping[str, Any]) -> Dict[str, Any]:
+        """The head's run-time options, checked: those of one call before those of the pipe."""
+        names = names_of(self._options)
+        unknown = ", ".join(sorted(set(changed) - set(names)))
+        if unknown:
+            known = ", ".join(names) or "none"
+            raise ValueError(
+                self._says(f"{unknown} cannot be set for one call, only {known}; see pipe.cfg")
+            )
+        return dict(vars(self._take(self._options, {**self.cfg, **changed})))
+
+    def _take(self, kind: Type[S], values: Mapping[str, Any]) -> S:
+        try:
+            return take(kind, values)
+        except ValueError as err:
+            raise ValueError(self._says(str(err))) from err
 
     def _says(self, problem: str) -> str:
         return f"Component '{self.name}': {problem}."
@@ -188,7 +224,8 @@ class NestedNER(TrainablePipe):
             self._warn_once("key", self._other_keys(keys))
         self._report_lost(get_examples())
         docs = self._annotated([eg.x for eg in sample], nlp)
-        rows = cut_segments(docs, self.cfg["window"], self.cfg["stride"]).rows
+        rows = self._segments_as_given(docs).rows
+        self.cfg["learned_from"] = dict(NOTHING_SEEN)
         self.model.attrs["labels"] = list(self.labels)
         self.model.initialize(X=HeadInput(docs, rows) if docs else None)
 
@@ -198,7 +235,7 @@ class NestedNER(TrainablePipe):
 
         RAISES (ValueError): If the encoder reads tags and no token has one.
         """
-        wanted = needed_annotation(self.model.get_ref("tok2vec"))
+        wanted = needed_annotation(encoder_of(self.model))
         if not wanted or not docs:
             return docs
         if nlp is not None:
@@ -230,7 +267,7 @@ class NestedNER(TrainablePipe):
         """Count the gold spans of the whole sample that cannot be learned from."""
         lost: Dict[str, int] = {}
         for eg in examples:
-            rows = cut_segments([eg.predicted], self.cfg["window"], self.cfg["stride"]).rows
+            rows = self._segments_as_given([eg.predicted]).rows
             for reason, count in self._place([eg], rows).lost.items():
                 lost[reason] = lost.get(reason, 0) + count
         self._warn_lost(lost, "the training data")
@@ -258,8 +295,14 @@ class NestedNER(TrainablePipe):
         batch_size is ignored: `nlp.pipe` writes its own into the `component_cfg` that it is given,
         and the same dictionary is welcome here.
         """
+        self._check_call(options)
         list(self._one_by_one([doc], options))
         return doc
+
+    def _check_call(self, options: Mapping[str, Any]) -> None:
+        """Wrong settings are no fault of a doc: the error handler is not asked about them."""
+        self._settings()
+        self._run_time(options)
 
     def predict(self, docs: Iterable[Doc], **options: Any) -> SegmentSpans:
         """Find spans without setting them. options: see `pipe`.
@@ -267,8 +310,8 @@ class NestedNER(TrainablePipe):
         RETURNS (SegmentSpans): For `set_annotations`.
         """
         docs = list(docs)
-        segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
         options = self._run_time(options)
+        segments = self.segments(docs)
         if not len(segments.rows):
             return SegmentSpans(segments, NO_SPANS)
         output = self.model.predict(HeadInput(docs, segments.rows, options=options))
@@ -281,29 +324,49 @@ class NestedNER(TrainablePipe):
             )
         return SegmentSpans(segments, output.spans)
 
-    def _run_time(self, changed: Dict[str, Any]) -> Dict[str, Any]:
-        """The head's run-time settings, those of one call before those of the pipe."""
-        unknown = ", ".join(sorted(set(changed) - set(self._option_names)))
-        if unknown:
-            known = ", ".join(self._option_names) or "none"
-            raise ValueError(
-                self._says(f"{unknown} cannot be set for one call, only {known}; see pipe.cfg")
-            )
-        return {**{name: self.cfg[name] for name in self._option_names}, **changed}
+    def segments(self, docs: Iterable[Doc]) -> Segments:
+        """What the head reads of these docs to predict; see `cut_segments`.
+
+        A pipe that learned from single sentences reads longer docs without sentence boundaries
+        sentence by sentence, unless `split_sentences` is off.
+        """
+        docs, settings = list(docs), self._settings()
+        whole = usual_length(self.cfg["learned_from"])
+        if whole is not None and not settings.split_sentences:
+            if any(lacks_sentences(doc, whole) for doc in docs):
+                self._warn_once("sentences", WHOLE_DOC.format(whole=whole))
+            whole = None
+        return cut_segments(docs, settings.window, settings.stride, whole)
+
+    def _segments_as_given(self, docs: List[Doc]) -> Segments:
+        settings = self._settings()
+        return cut_segments(docs, settings.window, settings.stride)
 
     def set_annotations(self, docs: Iterable[Doc], found: SegmentSpans) -> None:
         """Set `doc.spans[spans_key]` and its scores, and `doc.ents` if `set_ents` asks for it."""
-        docs = list(docs)
+        docs, settings = list(docs), self._settings()
         for doc, spans in zip(docs, self._spans_per_doc(len(docs), found)):
             chosen = select_spans(
                 _without_space(doc, spans),
-                overlap=self.cfg["overlap"],
-                labels_per_span=self.cfg["labels_per_span"],
+                overlap=settings.overlap,
+                labels_per_span=settings.labels_per_span,
             )
+            self._report_replaced(doc)
             doc.spans[self.key] = self._span_group(doc, chosen)
-            if self.cfg["set_ents"] is not None:
-                ents = choose_ents(chosen, self.cfg["set_ents"])
+            if settings.set_ents is not None:
+                ents = choose_ents(chosen, settings.set_ents)
                 doc.set_ents([self._span(doc, span) for span in ents])
+
+    def _report_replaced(self, doc: Doc) -> None:
+        """Warn if another component of this kind has written under the same key."""
+        if self.key in doc.spans:
+            other = doc.spans[self.key].attrs.get(WRITTEN_BY, self.name)
+            if other != self.name:
+                self._warn_once(
+                    "replaced",
+                    f"it replaces the spans that component '{other}' has set under spans_key "
+                    f"'{self.key}'. Give each component a spans_key of its own",
+                )
 
     def _spans_per_doc(self, n_docs: int, found: SegmentSpans) -> List[List[ScoredSpan]]:
         """Only the spans whose middle lies in their window's core, see `Segments`."""
@@ -325,7 +388,7 @@ class NestedNER(TrainablePipe):
         return SpanGroup(
             doc,
             name=self.key,
-            attrs={"scores": scores},
+            attrs={"scores": scores, WRITTEN_BY: self.name},
             spans=[self._span(doc, span) for span in spans],
         )
 
@@ -340,6 +403,7 @@ class NestedNER(TrainablePipe):
         options: Run-time settings of the head (thresholds) for this call alone, else those of
             `pipe.cfg`: `nlp.pipe(texts, component_cfg={"ner": {"threshold": 0.6}})`.
         """
+        self._check_call(options)
         for docs in minibatch(stream, size=batch_size):
             try:
                 self.set_annotations(docs, self.predict(docs, **options))
@@ -378,14 +442,13 @@ class NestedNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, f"{type(self).__name__}.update")
         docs = [eg.predicted for eg in examples]
-        segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
+        size, segments = self._settings().adversarial, self._segments_as_given(docs)
         if not len(segments.rows):
             return losses
         set_dropout_rate(self.model, drop)
         batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments))
-        losses[self.name] += self._learn(batch)
-        if self.cfg["adversarial"]:
-            self._learn_moved(batch)
+        losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
+        self.cfg["learned_from"] = remember(self.cfg["learned_from"], docs)
         if sgd is not None and sgd is not False:
             self.finish_update(sgd)
         return losses
@@ -398,20 +461,31 @@ class NestedNER(TrainablePipe):
         backprop(output)
         return loss
 
-    def _learn_moved(self, batch: HeadInput) -> None:
-        """Add the gradients where the embeddings are moved against the batch."""
-        tables = embedding_tables(self.model)
-        if not tables:
+    def _learn_twice(self, batch: HeadInput, size: float) -> float:
+        """Add the gradients of a batch, and those where the embeddings are moved against it by a
+        step of this length; its loss before. After an error no gradient of the batch is left."""
+        if listens(self.model):
             raise ValueError(
                 self._says(
-                    "adversarial training finds no embeddings that learn: the encoder must be the "
-                    "component's own (no listener), not frozen, and either a pretrained one of "
-                    "this package or one with spaCy's hashed embeddings. Set adversarial to 0 or "
-                    "change the encoder"
+                    "adversarial training needs an encoder of the component's own: a listener "
+                    "would hand the gradients of the first pass on twice. Set adversarial to 0 or "
+                    "give the component its own tok2vec (nlp.replace_listeners)"
                 )
             )
-        with moved(tables, self.cfg["adversarial"]):
-            self._learn(batch)
+        with new_gradients(self.model):
+            loss = self._learn(batch)
+            tables = embedding_tables(self.model)
+            if not tables:
+                raise ValueError(
+                    self._says(
+                        "adversarial training finds no embeddings that learn: the encoder must not "
+                        "be frozen, and either be a pretrained one of this package or have spaCy's "
+                        "hashed embeddings. Set adversarial to 0 or change the encoder"
+                    )
+                )
+            with moved(tables, size):
+                self._learn(batch)
+        return loss
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> Tuple[float, Any]:
         """Mean loss of the examples without dropout and without learning.
@@ -421,7 +495,7 @@ class NestedNER(TrainablePipe):
         """
         examples = list(examples)
         docs = [eg.predicted for eg in examples]
-        segments = cut_segments(docs, self.cfg["window"], self.cfg["stride"])
+        segments = self._segments_as_given(docs)
         if not len(segments.rows):
             return 0.0, None
         gold = self._gold(examples, segments)
@@ -485,6 +559,7 @@ class NestedNER(TrainablePipe):
 
     def _after_loading(self, source: str) -> None:
         self._check_settings()
+        set_tok2vec(self.model)  # what was saved may point elsewhere
         shim = head_shim(self.model)
         if shim.is_built and shim.labels != list(self.labels):
             raise ValueError(

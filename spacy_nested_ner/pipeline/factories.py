@@ -6,13 +6,15 @@ from typing import Any, Callable, Dict, Optional
 from spacy.language import Language
 from thinc.api import Config, Model
 
-from spacy_nested_ner.pipeline.settings import ComponentSettings
+from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.base import System
-from spacy_nested_ner.systems.settings import defaults, described, parameters
+from spacy_nested_ner.systems.settings import defaults_of, described, parameters
 
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
+# `doc.ents` where `set_ents` asks for it: spaCy knows one list for all components of a factory.
+ASSIGNS = ["doc.spans", "doc.ents", "token.ent_iob", "token.ent_type"]
 
 MODEL = """
 [model]
@@ -33,33 +35,36 @@ subword_features = true
 def make_factory(system: System) -> Callable[..., Any]:
     """The factory of a system, registered with spaCy."""
 
-    def factory(
-        nlp: Language, name: str, model: Model, scorer: Optional[Callable], **given: Any
+    def make(
+        nlp: Language, name: str, model: Model, scorer: Optional[Callable], **settings: Any
     ) -> Any:
         from spacy_nested_ner.pipeline.component import NestedNER
 
-        shared = {key: given.pop(key) for key in defaults(ComponentSettings)}
-        return NestedNER(nlp.vocab, model, name, scorer=scorer, options=given, **shared)
+        options = system.options
+        return NestedNER(nlp.vocab, model, name, scorer=scorer, options=options, **settings)
 
-    own = [p for p in inspect.signature(factory).parameters.values() if p.name != "given"]
-    settings = [*parameters(ComponentSettings), *parameters(system.options)]
-    factory.__signature__ = inspect.Signature([*own, *settings])  # type: ignore[attr-defined]
-    factory.__name__ = factory.__qualname__ = f"make_{system.factory}"
-    factory.__doc__ = described(
-        system.factory, [f"{system.title}."], system.options, ComponentSettings
+    own = [p for p in inspect.signature(make).parameters.values() if p.name != "settings"]
+    settings = [
+        *parameters(PipeSettings, required=True),
+        *parameters(system.options, required=True),
+    ]
+    make.__signature__ = inspect.Signature([*own, *settings])  # type: ignore[attr-defined]
+    make.__name__ = make.__qualname__ = f"make_{system.factory}"
+    make.__doc__ = described(
+        f"`{system.factory}`: {system.title}.", [], system.options, PipeSettings
     )
     model = Config().from_str(MODEL.format(architecture=system.registered))["model"]
     return Language.factory(
         system.factory,
-        assigns=["doc.spans"],
+        assigns=ASSIGNS,
         default_config={
             "model": model,
             "scorer": SCORER,
-            **defaults(ComponentSettings),
-            **defaults(system.options),
+            **defaults_of(PipeSettings),
+            **defaults_of(system.options),
         },
         default_score_weights=SCORE_WEIGHTS,
-        func=factory,
+        func=make,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -26,18 +28,19 @@ def gold_segments(
 ) -> GoldSegments:
     """Place every gold entity in each segment that holds it.
 
-    rows: see `Segments`. Whitespace at the ends of an entity is left out, as it is in predictions.
+    rows: see `Segments`; those of one doc in the order of the text, none inside another, as
+    `cut_segments` gives them. Whitespace at the ends of an entity is left out, as it is in
+    predictions.
     Lost, with the reason: "empty" (no word in it), "misaligned" (no token boundary of the predicted
     doc fits), "unknown label" and "across segments" (no sentence or window holds it).
     """
     lost = {"empty": 0, "misaligned": 0, "unknown label": 0, "across segments": 0}
     entities: List[List[Entity]] = [[] for _ in rows]
-    by_doc: List[List[int]] = [[] for _ in examples]
-    for i, doc_index in enumerate(rows[:, 0]):
-        by_doc[doc_index].append(i)
-    for example, segments in zip(examples, by_doc):
+    begins = np.searchsorted(rows[:, 0], np.arange(len(examples) + 1)).tolist()
+    for example, (begin, stop) in zip(examples, pairwise(begins)):
         spans, misaligned = aligned_gold(example, spans_key)
         lost["misaligned"] += misaligned
+        starts, ends = rows[begin:stop, 1].tolist(), rows[begin:stop, 2].tolist()
         for start, end, label in spans:
             start, end = trim_space(example.predicted, start, end)
             if start >= end:
@@ -46,11 +49,12 @@ def gold_segments(
             if label not in label_index:
                 lost["unknown label"] += 1
                 continue
-            holders = [i for i in segments if rows[i, 1] <= start and end <= rows[i, 2]]
+            holders = range(bisect_left(ends, end), bisect_right(starts, start))
             lost["across segments"] += not holders
             for i in holders:
-                first = int(rows[i, 1])
-                entities[i].append((start - first, end - first - 1, label_index[label]))
+                first = starts[i]
+                entity = (start - first, end - first - 1, label_index[label])
+                entities[begin + i].append(entity)
     return GoldSegments([sorted(set(group)) for group in entities], lost)
 
 

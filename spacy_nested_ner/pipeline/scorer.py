@@ -8,6 +8,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 Entity = Tuple[int, int, str]
+# In the `attrs` of the groups of spans that the components of this package set: the name of the
+# component. It survives all that the spans themselves survive (copies, disk, other processes).
+WRITTEN_BY = "nested_ner"
 
 
 def make_nested_scorer() -> Callable:
@@ -18,13 +21,14 @@ def make_nested_scorer() -> Callable:
 def score_nested(
     examples: Iterable[Example], *, spans_key: str = "sc", **cfg: Any
 ) -> Dict[str, Any]:
-    """Strict micro scores of `doc.spans[spans_key]`, and per label.
+    """Strict micro scores of nested entities, and per label.
 
-    RETURNS: `nested_p`, `nested_r`, `nested_f`, `nested_per_type`, and spaCy's own
-    `spans_{spans_key}_p/r/f/per_type`. The `nested_*` scores compare character offsets and labels:
-    a predicted span that fits no token of the reference is a false positive, where spaCy's scorer
-    leaves it out. Docs without `spans_key` in the reference are not scored; if no doc has it, the
-    scores are None.
+    RETURNS: `nested_p`, `nested_r`, `nested_f`, `nested_per_type` of `doc.spans[spans_key]` and of
+    all other spans that components of this package have predicted, counted together: a pipeline
+    with two of them has one score. Beside them spaCy's own `spans_{spans_key}_p/r/f/per_type` of
+    this key alone. The `nested_*` scores compare character offsets and labels: a predicted span
+    that fits no token of the reference is a false positive, where spaCy's scorer leaves it out. A
+    doc is not scored for a key that its reference lacks; if all lack all keys, the scores are None.
     """
     examples = list(examples)
     scores = Scorer.score_spans(
@@ -35,7 +39,12 @@ def score_nested(
         allow_overlap=True,
         labeled=True,
     )
-    scored = [eg for eg in examples if spans_key in eg.reference.spans]
+    scored = [
+        (eg, key)
+        for eg in examples
+        for key in _nested_keys(eg.predicted, spans_key)
+        if key in eg.reference.spans
+    ]
     if not scored:
         return {
             **scores,
@@ -46,9 +55,9 @@ def score_nested(
         }
     total = PRFScore()
     per_type: Dict[str, PRFScore] = {}
-    for eg in scored:
-        found = span_set(eg.predicted, spans_key)
-        gold = span_set(eg.reference, spans_key)
+    for eg, key in scored:
+        found = span_set(eg.predicted, key)
+        gold = span_set(eg.reference, key)
         total.score_set(found, gold)
         for label in {label for _, _, label in found | gold}:
             per_type.setdefault(label, PRFScore()).score_set(
@@ -61,6 +70,11 @@ def score_nested(
         "nested_f": total.fscore,
         "nested_per_type": {label: per_type[label].to_dict() for label in sorted(per_type)},
     }
+
+
+def _nested_keys(doc: Doc, spans_key: str) -> Set[str]:
+    """`spans_key`, and the keys that components of this package have written."""
+    return {spans_key, *(key for key, group in doc.spans.items() if WRITTEN_BY in group.attrs)}
 
 
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:

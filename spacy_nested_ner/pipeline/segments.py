@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.tokens import Doc
+
+from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
 
 
 class Segments(NamedTuple):
@@ -22,13 +24,20 @@ class Segments(NamedTuple):
     core: np.ndarray
 
 
-def cut_segments(docs: Sequence[Doc], window: int, stride: int) -> Segments:
+def cut_segments(
+    docs: Sequence[Doc], window: int, stride: int, whole: Optional[int] = None
+) -> Segments:
     """Sentences where sentence boundaries are set, the whole doc elsewhere; what is longer than
-    `window` tokens is cut into windows that start every `stride` tokens. Empty docs give none."""
+    `window` tokens is cut into windows that start every `stride` tokens. Empty docs give none.
+
+    whole: docs without boundaries that are longer than so many tokens are cut into sentences by
+        rule; the doc's own boundaries stay as they are. None for no such cut.
+    """
     rows: List[Tuple[int, int, int]] = []
     core: List[Tuple[float, float]] = []
     for i, doc in enumerate(docs):
-        for start, end in _sentences(doc):
+        by_rule = whole is not None and lacks_sentences(doc, whole)
+        for start, end in rule_sentences(doc) if by_rule else set_sentences(doc):
             windows = list(_windows(start, end, window, stride))
             meets = [(a[1] + b[0]) / 2 for a, b in pairwise(windows)]
             rows.extend((i, *bounds) for bounds in windows)
@@ -39,14 +48,9 @@ def cut_segments(docs: Sequence[Doc], window: int, stride: int) -> Segments:
     )
 
 
-def _sentences(doc: Doc) -> List[Tuple[int, int]]:
-    if not len(doc):
-        return []
-    if not doc.has_annotation("SENT_START"):
-        return [(0, len(doc))]
-    begins = np.flatnonzero(doc.to_array("SENT_START").astype(np.int64) == 1)
-    starts = sorted({0, *begins.tolist()})
-    return list(zip(starts, [*starts[1:], len(doc)]))
+def lacks_sentences(doc: Doc, whole: int) -> bool:
+    """Whether a doc is longer than `whole` tokens and has no sentence boundaries."""
+    return len(doc) > whole and not doc.has_annotation("SENT_START")
 
 
 def _windows(start: int, end: int, window: int, stride: int) -> List[Tuple[int, int]]:

@@ -13,7 +13,7 @@ import typing
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, ClassVar, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Setting:
     """What is known of a setting beside its default and its type.
 
     meaning: for the docs. source: paper, table or figure that varies it, or what it gains.
-    least, most: of a number, inclusive. above: a number must be larger. choices: of a string.
+    least, most: of a number, inclusive. above: a number must be larger. choices: of a text.
     derived: set by the encoder, not by the user; it stands in no config.
     """
 
@@ -33,16 +33,16 @@ class Setting:
     choices: Tuple[str, ...] = ()
     derived: bool = False
 
-    def problem(self, value: Any, hint: Any) -> Optional[str]:
-        """What the value should be, if it is something else."""
+    def holds(self, value: Any, hint: Any) -> bool:
+        """Whether the value has the type of the hint and is in range."""
         parts = value if isinstance(value, (list, tuple)) else [value]
-        if _fits(value, hint) and all(self._in_range(part) for part in parts):
-            return None
-        return self.expected(hint)
+        return _fits(value, hint) and all(self._in_range(part) for part in parts)
 
     def _in_range(self, value: Any) -> bool:
         if self.choices:
             return value is None or value in self.choices
+        if isinstance(value, str):
+            return bool(value)
         if isinstance(value, bool) or not isinstance(value, Real):
             return True
         number = float(value)
@@ -54,28 +54,29 @@ class Setting:
         )
 
     def expected(self, hint: Any) -> str:
-        """In words: "a number from 0 to 1", "one of additive, bilinear"."""
+        """The range in words: "a number from 0 to 1", 'one of "additive", "bilinear"'."""
         kind, optional = _kind(hint)
         if self.choices:
-            return f"one of {', '.join([*self.choices, *(['null'] if optional else [])])}"
-        text = {
-            bool: "true or false",
-            int: "a whole number",
-            float: "a number",
-            str: "a string",
-            List[int]: "a list of whole numbers",
-        }.get(kind, "a mapping of strings")
+            text = "one of " + ", ".join(f'"{choice}"' for choice in self.choices)
+        else:
+            text = _NAMES.get(kind, "a mapping of texts") + self._bounds()
+        return f"null or {text}" if optional else text
+
+    def _bounds(self) -> str:
         if self.least is not None and self.most is not None:
-            text += f" from {self.least:g} to {self.most:g}"
-        elif self.above is not None and self.most is not None:
-            text += f" above {self.above:g}, at most {self.most:g}"
-        elif self.least is not None:
-            text += f" of at least {self.least:g}"
-        elif self.above is not None:
-            text += f" above {self.above:g}"
-        elif self.most is not None:
-            text += f" of at most {self.most:g}"
-        return f"{text}, or null" if optional else text
+            return f" from {self.least:g} to {self.most:g}"
+        low = f" of at least {self.least:g}" if self.least is not None else ""
+        low = f" above {self.above:g}" if self.above is not None else low
+        return low + (f", at most {self.most:g}" if self.most is not None else "")
+
+
+_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text that is not empty",
+    List[int]: "a list of whole numbers",
+}
 
 
 def setting(default: Any, meaning: str, **more: Any) -> Any:
@@ -94,14 +95,15 @@ class Settings:
     RAISES (ValueError): For the first value of a wrong type or out of range, by name.
     """
 
-    owner: ClassVar[str] = "settings"
-    """What the settings belong to, named in errors."""
-
     def __post_init__(self) -> None:
-        check_values(type(self), self.to_dict(), self.owner)
+        hints = type_hints(type(self))
+        for name, known in describe(type(self)).items():
+            value = getattr(self, name)
+            if not known.holds(value, hints[name]):
+                raise ValueError(f"{name} must be {known.expected(hints[name])}, got {value!r}")
         problem = self.conflict()
         if problem:
-            raise ValueError(f"{self.owner}: {problem}.")
+            raise ValueError(problem)
 
     def conflict(self) -> Optional[str]:
         """What is wrong with values that are fine one by one; None if nothing is."""
@@ -112,66 +114,71 @@ class Settings:
         return dataclasses.asdict(self)
 
 
-def check_values(settings: Type[Settings], values: Mapping[str, Any], where: str) -> None:
-    """ValueError for the first value that has an unknown name, a wrong type or is out of range.
-
-    values: some or all settings of the class by name. where: what they belong to.
-    """
-    known, hints = describe(settings), type_hints(settings)
-    for name, value in values.items():
-        if name not in known:
-            raise ValueError(f"{where}: {unknown_name(name, known)}.")
-        expected = known[name].problem(value, hints[name])
-        if expected:
-            raise ValueError(f"{where}: {name} must be {expected}, got {value!r}.")
+S = TypeVar("S", bound=Settings)
 
 
-def unknown_name(name: str, known: Collection[str]) -> str:
-    """What is wrong with a name that is not known, and which was meant."""
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
-    return f"there is no setting '{name}' ({hint})"
-
-
-def describe(settings: Type[Settings]) -> Dict[str, Setting]:
-    """What is known of each setting of a class: its own in order, then those of its bases."""
-    own = settings.__annotations__
-    ordered = sorted(fields(settings), key=lambda each: each.name not in own)
+def describe(kind: Type[Settings]) -> Dict[str, Setting]:
+    """What is known of each setting: those of the class itself in order, then its bases'."""
+    own = kind.__annotations__
+    ordered = sorted(fields(kind), key=lambda each: each.name not in own)
     return {each.name: each.metadata["setting"] for each in ordered}
 
 
-def type_hints(settings: Type[Settings]) -> Dict[str, Any]:
-    """The type of each setting of a class."""
-    hints = typing.get_type_hints(settings)
-    return {name: hints[name] for name in describe(settings)}
+def type_hints(kind: Type[Settings]) -> Dict[str, Any]:
+    """The type of each setting."""
+    hints = typing.get_type_hints(kind)
+    return {name: hints[name] for name in describe(kind)}
 
 
-def defaults(settings: Type[Settings]) -> Dict[str, Any]:
-    """The default of each setting of a class, those of the encoder left out."""
-    values = settings().to_dict()
-    return {name: values[name] for name, known in describe(settings).items() if not known.derived}
+def names_of(kind: Type[Settings]) -> List[str]:
+    """The names of the settings, those that the encoder sets left out."""
+    return [name for name, known in describe(kind).items() if not known.derived]
 
 
-def parameters(settings: Type[Settings]) -> List[inspect.Parameter]:
-    """The settings as keyword parameters of a function that a config calls."""
-    hints = type_hints(settings)
+def defaults_of(kind: Type[Settings]) -> Dict[str, Any]:
+    """The defaults by name, for the config."""
+    values = kind().to_dict()
+    return {name: values[name] for name in names_of(kind)}
+
+
+def take(kind: Type[S], values: Mapping[str, Any]) -> S:
+    """The settings of this kind among the values; defaults for those that are not there.
+
+    Raises ValueError for a value out of its range.
+    """
+    return kind(**{name: values[name] for name in describe(kind) if name in values})
+
+
+def unknown_name(names: Collection[str], known: Collection[str]) -> Optional[str]:
+    """What is wrong with the first name that is not known, None if all are."""
+    for name in sorted(set(names) - set(known)):
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        return f"there is no setting '{name}' ({hint})"
+    return None
+
+
+def parameters(kind: Type[Settings], required: bool = False) -> List[inspect.Parameter]:
+    """The settings as keyword parameters of a function that a config calls.
+
+    required: without defaults. They have no types: the settings themselves say what is wrong.
+    """
+    empty = inspect.Parameter.empty
     return [
         inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name]
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=empty if required else default,
+            annotation=Any,
         )
-        for name, default in defaults(settings).items()
+        for name, default in defaults_of(kind).items()
     ]
 
 
-def described(name: str, lines: Sequence[str], *groups: Type[Settings]) -> str:
-    """A docstring: a first part, then the meaning of each setting."""
-    told = [
-        f"    {key}: {known.meaning}"
-        for group in groups
-        for key, known in describe(group).items()
-        if not known.derived
-    ]
-    return "\n".join([f"`{name}`: {lines[0]}", "", *(f"    {line}" for line in lines[1:]), *told])
+def described(first: str, more: Sequence[str], *kinds: Type[Settings]) -> str:
+    """A docstring: a first line, further lines, then the meaning of each setting."""
+    told = [f"{name}: {describe(kind)[name].meaning}." for kind in kinds for name in names_of(kind)]
+    return "\n".join([first, "", *(f"    {line}" for line in [*more, *told])])
 
 
 def _kind(hint: Any) -> Tuple[Any, bool]:

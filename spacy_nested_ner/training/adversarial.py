@@ -2,12 +2,14 @@
 Semi-Supervised Text Classification", section 3), for the encoder of any system."""
 
 import contextlib
-from typing import Iterator, List, NamedTuple
+from functools import partial
+from typing import Callable, Iterator, List, NamedTuple
 
 import torch
 from thinc.api import Model
 from thinc.util import xp2torch
 from torch import Tensor
+from torch.nn import Module, Parameter
 
 from spacy_nested_ner.encoders.pretrained import PretrainedShim
 
@@ -33,6 +35,45 @@ def embedding_tables(model: Model) -> List[Table]:
                 if weights.grad is not None:
                     tables.append(Table(weights.detach(), weights.grad))
     return tables
+
+
+@contextlib.contextmanager
+def new_gradients(model: Model) -> Iterator[None]:
+    """Within, the model has no gradients but those of what happens inside. Afterwards those from
+    before, of earlier parts of an accumulated batch, are added; after an error they alone are
+    there."""
+    before = _take_gradients(model)
+    try:
+        yield
+    except BaseException:
+        _take_gradients(model)
+        raise
+    finally:
+        for add in before:
+            add()
+
+
+def _take_gradients(model: Model) -> List[Callable[[], None]]:
+    """Leave the model without gradients (zeros in Thinc's own layers, which cannot be without);
+    calls that add each of them again."""
+    taken: List[Callable[[], None]] = []
+    for node in model.walk():
+        for name in node.param_names:
+            if node.has_grad(name):
+                gradient = node.get_grad(name)
+                taken.append(partial(node.inc_grad, name, gradient))
+                node.set_grad(name, node.ops.xp.zeros_like(gradient))
+        for shim in node.shims:
+            module = getattr(shim, "_model", None)
+            for parameter in module.parameters() if isinstance(module, Module) else ():
+                if parameter.grad is not None:
+                    taken.append(partial(_add_gradient, parameter, parameter.grad))
+                    parameter.grad = None
+    return taken
+
+
+def _add_gradient(parameter: Parameter, gradient: Tensor) -> None:
+    parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
 
 @contextlib.contextmanager

@@ -178,7 +178,7 @@ def test_the_whole_pipeline_keeps_the_neighbours_of_a_failing_doc(trained, monke
 def test_settings_of_one_call() -> None:
     nlp = make_pipeline(threshold=0.0)
     pipe, text = nlp.get_pipe("ner"), SENTENCES[0][0]
-    strict: Any = {"ner": {"threshold": 1.1}}
+    strict: Any = {"ner": {"threshold": 1.0}}
     assert len(nlp(text).spans["sc"])
     assert not len(nlp(text, component_cfg=strict).spans["sc"])
     assert not any(len(doc.spans["sc"]) for doc in nlp.pipe([text], component_cfg=strict))

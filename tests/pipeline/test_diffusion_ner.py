@@ -84,7 +84,7 @@ def test_the_seed_decides(nlp) -> None:
 def test_steps_out_of_range_are_refused(nlp) -> None:
     cfg = nlp.get_pipe("ner").cfg
     cfg["steps"] = 0
-    with pytest.raises(ValueError, match="steps must be 1 to 1000"):
+    with pytest.raises(ValueError, match="steps must be a whole number from 1 to 1000, got 0"):
         nlp.get_pipe("ner").predict([nlp.make_doc("a b")])
     cfg["steps"] = 2
 

@@ -10,7 +10,7 @@ import srsly
 from spacy.language import Language
 from thinc.api import set_dropout_rate
 
-from spacy_nested_ner.model.head_model import head_parts, head_shim
+from spacy_nested_ner.model.head_model import encoder_of, head_parts, head_shim
 from spacy_nested_ner.model.pairs import read_pairs
 from spacy_nested_ner.model.types import HeadInput
 from spacy_nested_ner.systems.mrc.questions import questions_of
@@ -115,7 +115,7 @@ def test_flat_decoding(asked) -> None:
     assert flat and len(covered) == len(set(covered))
     assert (6, 8, "GPE") in flat  # the nearest end, not the one of (6, 9)
     pipe.cfg["decoding"] = "some"
-    with pytest.raises(ValueError, match="decoding is 'some'"):
+    with pytest.raises(ValueError, match=r"'ner': decoding must be one of .*got 'some'"):
         pipe(doc)
 
 
@@ -169,7 +169,7 @@ def test_pairs_are_never_all_encoded_at_once(asked) -> None:
     for i in range(40):
         pipe.add_label(f"L{i}", question="Which of them ?")
     pipe.model.attrs["batch_words"] = 200
-    cross = pipe.model.get_ref("tok2vec").get_ref("cross").shims[0].module
+    cross = encoder_of(pipe.model).get_ref("cross").shims[0].module
     seen: List[int] = []
     cross.register_forward_pre_hook(lambda module, args: seen.append(args[1].numel()))
     list(nlp.pipe(text for text, _ in SENTENCES))
@@ -180,7 +180,7 @@ def test_the_transformer_over_a_tok2vec_learns_at_the_rate_of_the_head(asked) ->
     model = asked.get_pipe("ner").model
     assert [part.name for part in head_parts(model)] == ["mrc_head", "cross_layers"]
     set_dropout_rate(model, 0.3)
-    assert model.get_ref("tok2vec").get_ref("cross").attrs["dropout_rate"] == 0.3
+    assert encoder_of(model).get_ref("cross").attrs["dropout_rate"] == 0.3
     set_dropout_rate(model, 0.0)
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.util import fix_random_seed
 from thinc.util import torch2xp
 
 from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.training.adversarial import embedding_tables, moved
-from tests.conftest import SMALL_CNN, make_examples, make_pipeline, train
+from tests.conftest import QUESTIONS, SMALL_CNN, make_examples, make_pipeline, train
 
 SIZE = 0.5
 
@@ -36,6 +37,17 @@ def gradients_of(pipe: Any) -> List[np.ndarray]:
     head = [parameter.grad for parameter in head_shim(pipe.model).module.parameters()]
     tables = [table.gradient for table in embedding_tables(pipe.model)]
     return [torch2xp(gradient).copy() for gradient in (*tables, *head)]
+
+
+def gradients_left(pipe: Any) -> Dict[Any, np.ndarray]:
+    """All gradients of a pipe that are not zero, by place and name."""
+    found = {}
+    for i, node in enumerate(pipe.model.walk()):
+        found.update({(i, n): node.get_grad(n) for n in node.param_names if node.has_grad(n)})
+        for shim in node.shims:
+            named = shim.module.named_parameters()
+            found.update({(i, n): torch2xp(p.grad) for n, p in named if p.grad is not None})
+    return {key: gradient.copy() for key, gradient in found.items() if gradient.any()}
 
 
 @pytest.mark.parametrize("encoder", ["hashed", "pretrained"])
@@ -88,7 +100,7 @@ def test_setting_is_saved(tmp_path) -> None:
 
 
 def test_size_must_not_be_negative() -> None:
-    with pytest.raises(ValueError, match="'ner': adversarial must be at least 0"):
+    with pytest.raises(ValueError, match="'ner': adversarial must be a number of at least 0"):
         make_pipeline("piqn_ner", adversarial=-1.0, examples=None)
 
 
@@ -105,5 +117,72 @@ def test_listener_has_nothing_to_move() -> None:
     settings = {"@architectures": "spacy_nested_ner.LocateAndLabel.v1", "tok2vec": listener}
     nlp.add_pipe("locate_and_label_ner", config={"model": settings, "adversarial": SIZE})
     nlp.initialize(lambda: make_examples(nlp))
-    with pytest.raises(ValueError, match="finds no embeddings that learn"):
+    with pytest.raises(ValueError, match=r"'locate_and_label_ner': .*listener"):
         nlp.update(make_examples(nlp))
+
+
+def test_listener_beside_an_encoder_that_learns_is_refused() -> None:
+    """Its gradient would be there three times, where one and one make two."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec", config={"model": SMALL_CNN})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": SMALL_CNN["width"]}
+    settings = {
+        "@architectures": "spacy_nested_ner.MRC.v1",
+        "tok2vec": listener,
+        "question_tok2vec": SMALL_CNN,
+        "questions": QUESTIONS,
+    }
+    nlp.add_pipe("mrc_ner", name="ner", config={"model": settings, "adversarial": SIZE})
+    nlp.initialize(lambda: make_examples(nlp))
+    with pytest.raises(ValueError, match=r"'ner': .*listener.*replace_listeners"):
+        nlp.update(make_examples(nlp))
+    nodes = [node for _, pipe in nlp.pipeline for node in pipe.model.walk()]
+    assert not any(node.has_grad(name) for node in nodes for name in node.param_names)
+
+
+@pytest.mark.parametrize("encoder", ["hashed", "pretrained"])
+def test_parts_of_an_accumulated_batch_add_up(encoder, tiny_bert) -> None:
+    """Each part moves the embeddings along its own gradient, whatever was accumulated before."""
+    model = bert(tiny_bert) if encoder == "pretrained" else {}
+    halves = slice(0, 5), slice(5, 10)
+
+    def learn_half(nlp: Language, half: slice) -> None:
+        fix_random_seed(1)  # the same dropout for the same half
+        nlp.get_pipe("ner").update(make_examples(nlp)[half], sgd=False)
+
+    parts = []
+    for half in halves:
+        nlp = make_pipeline("locate_and_label_ner", model, adversarial=SIZE)
+        learn_half(nlp, half)
+        parts.append(gradients_of(nlp.get_pipe("ner")))
+    nlp = make_pipeline("locate_and_label_ner", model, adversarial=SIZE)
+    for half in halves:
+        learn_half(nlp, half)
+    for one, other, both in zip(*parts, gradients_of(nlp.get_pipe("ner"))):
+        np.testing.assert_allclose(both, one + other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("encoder", ["hashed", "pretrained"])
+@pytest.mark.parametrize("accumulated", [False, True])
+def test_an_error_in_the_second_half_leaves_no_gradient(encoder, accumulated, tiny_bert) -> None:
+    model = bert(tiny_bert) if encoder == "pretrained" else {}
+    nlp = make_pipeline("locate_and_label_ner", model, adversarial=SIZE)
+    pipe, examples = nlp.get_pipe("ner"), make_examples(nlp)
+    if accumulated:
+        pipe.update(examples[:5])
+    expected = gradients_left(pipe)
+    calls = []
+
+    def fail_at_the_second(module: Any, args: Any) -> None:
+        calls.append(module)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+
+    head_shim(pipe.model).module.register_forward_pre_hook(fail_at_the_second)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        pipe.update(examples)
+    left = gradients_left(pipe)
+    assert len(calls) == 2 and bool(expected) == accumulated
+    assert left.keys() == expected.keys()
+    for name, gradient in expected.items():
+        np.testing.assert_array_equal(left[name], gradient)

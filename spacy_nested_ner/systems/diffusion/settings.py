@@ -1,7 +1,7 @@
 """Settings of `diffusion_ner`. Tables, equations and sections are those of Shen et al. 2023."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Optional
+from typing import Optional
 
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.settings import setting
@@ -10,8 +10,6 @@ from spacy_nested_ner.systems.settings import setting
 @dataclass(frozen=True)
 class DiffusionSettings(ModelSettings):
     """Of the model."""
-
-    owner: ClassVar[str] = "spacy_nested_ner.Diffusion.v1"
 
     hidden_width: int = setting(128, "width of the spans", least=1)
     word_width: Optional[int] = setting(

@@ -1,7 +1,7 @@
 """Settings of `locate_and_label_ner`. Tables and equations are those of Shen et al. 2021."""
 
 from dataclasses import dataclass
-from typing import ClassVar, List, Optional
+from typing import List, Optional
 
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.settings import setting
@@ -10,8 +10,6 @@ from spacy_nested_ner.systems.settings import setting
 @dataclass(frozen=True)
 class LocateAndLabelSettings(ModelSettings):
     """Of the model."""
-
-    owner: ClassVar[str] = "spacy_nested_ner.LocateAndLabel.v1"
 
     hidden_width: int = setting(128, "width of the word-level BiLSTM", least=1)
     lstm_layers: int = setting(

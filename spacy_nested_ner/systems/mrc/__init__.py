@@ -24,22 +24,23 @@ class MRCSystem(System):
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
     ) -> Tuple[Any, ModelSettings]:
-        from spacy_nested_ner.encoders.protocol import PairEncoderModel
+        from spacy_nested_ner.encoders.protocol import PairEncoderModel, listens
 
         assert isinstance(settings, MRCSettings)
         own = submodels["question_tok2vec"]
         if isinstance(tok2vec, PairEncoderModel):
             if own is not None:
                 raise ValueError(
-                    f"{self.registered}: a PairEncoder reads the questions itself, "
-                    "question_tok2vec must be null."
+                    "a PairEncoder reads the questions itself, question_tok2vec must be null"
                 )
             return tok2vec, replace(settings, two_sided=tok2vec.two_sided)
-        if own is None and _listens(tok2vec):
-            raise ValueError(
-                f"{self.registered}: the tok2vec is a listener, which reads the docs of the "
-                "pipeline and no questions. Give question_tok2vec, e.g. a spacy.HashEmbedCNN.v2."
-            )
+        for name, reader in (("tok2vec", own or tok2vec), ("question_tok2vec", own)):
+            if reader is not None and listens(reader):
+                raise ValueError(
+                    f"the {name} is a listener, which reads the docs of the pipeline and no "
+                    "questions. Give question_tok2vec an encoder of its own, e.g. a "
+                    "spacy.HashEmbedCNN.v2"
+                )
         from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
 
         s = settings
@@ -71,11 +72,6 @@ class MRCSystem(System):
 
     def labels_added(self, model: Any, labels: List[str]) -> None:
         report_templates(model, labels)
-
-
-def _listens(tok2vec: Model) -> bool:
-    """Whether the vectors come from another component."""
-    return any("listener" in node.name for node in tok2vec.walk())
 
 
 SYSTEM = MRCSystem(

@@ -1,7 +1,7 @@
 """Settings of `mrc_ner`. Tables and sections are those of Li et al. 2020."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Dict, Optional
+from typing import Dict, Optional
 
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.settings import setting
@@ -10,8 +10,6 @@ from spacy_nested_ner.systems.settings import setting
 @dataclass(frozen=True)
 class MRCSettings(ModelSettings):
     """Of the model."""
-
-    owner: ClassVar[str] = "spacy_nested_ner.MRC.v1"
 
     questions: Dict[str, str] = setting({}, "one question for each label")
     question_source: Optional[str] = setting(

@@ -19,9 +19,9 @@ class PIQNSystem(System):
         has_queries = isinstance(tok2vec, QueryEncoderModel)
         if has_queries != (settings.query_source == "encoder"):
             raise ValueError(
-                f"{self.registered}: query_source 'encoder' and the tok2vec "
-                "'spacy_nested_ner.QueryEncoder.v1' need each other; got query_source "
-                f"'{settings.query_source}' with tok2vec '{tok2vec.name}'."
+                "query_source 'encoder' and the tok2vec 'spacy_nested_ner.QueryEncoder.v1' need "
+                f"each other; got query_source '{settings.query_source}' with tok2vec "
+                f"'{tok2vec.name}'"
             )
         if has_queries:
             settings = replace(settings, n_queries=tok2vec.n_queries)

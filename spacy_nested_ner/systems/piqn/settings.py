@@ -1,7 +1,7 @@
 """Settings of `piqn_ner`. Tables, equations and sections are those of Shen et al. 2022."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Optional
+from typing import Optional
 
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.settings import setting
@@ -10,8 +10,6 @@ from spacy_nested_ner.systems.settings import setting
 @dataclass(frozen=True)
 class PIQNSettings(ModelSettings):
     """Of the model."""
-
-    owner: ClassVar[str] = "spacy_nested_ner.PIQN.v1"
 
     hidden_width: int = setting(128, "width of the word-level layers", least=1)
     lstm_layers: int = setting(1, "of the word-level BiLSTM", least=1)

@@ -1,7 +1,7 @@
 """Settings of `proposer_regressor_ner`. Tables and equations are those of Wen et al. 2023."""
 
 from dataclasses import dataclass
-from typing import ClassVar, List, Optional
+from typing import List, Optional
 
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.settings import setting
@@ -10,8 +10,6 @@ from spacy_nested_ner.systems.settings import setting
 @dataclass(frozen=True)
 class ProposerRegressorSettings(ModelSettings):
     """Of the model."""
-
-    owner: ClassVar[str] = "spacy_nested_ner.ProposerRegressor.v1"
 
     hidden_width: int = setting(128, "width of queries, regressor and pointer", least=1)
     pyramid_width: Optional[int] = setting(None, "of the pyramid; null is hidden_width", least=2)
