@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+
 from spacy_nested_ner.evaluation.page.page import (
     KINDS,
     Mark,
