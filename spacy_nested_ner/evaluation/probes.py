@@ -24,7 +24,6 @@ from spacy_nested_ner.heads.locate_and_label import LocateAndLabel
 from spacy_nested_ner.heads.piqn import PIQN
 from spacy_nested_ner.heads.proposer_regressor import ProposerRegressor
 from spacy_nested_ner.pipeline.component import NestedNER
-from spacy_nested_ner.pipeline.segments import cut_segments
 
 SYSTEMS = {
     PIQN: "piqn",
@@ -64,7 +63,7 @@ def head_of(pipe: NestedNER) -> Any:
 
 def _read(pipe: NestedNER, docs: Sequence[Doc]) -> Iterator[Batch]:
     """docs: that the components before the pipe have annotated."""
-    segments = cut_segments(docs, pipe.cfg["window"], pipe.cfg["stride"]).rows
+    segments = pipe.segments(docs).rows
     if not len(segments):
         return
     rows, _ = encode(pipe.model, HeadInput(list(docs), segments, options=pipe.cfg), False)
@@ -183,7 +182,7 @@ def followed_words(pipe: NestedNER, doc: Doc) -> List[str]:
 
 def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
     """`(1, 3)` int, see `Segments`."""
-    return cut_segments([doc], pipe.cfg["window"], pipe.cfg["stride"]).rows[:1]
+    return pipe.segments([doc]).rows[:1]
 
 
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:

@@ -28,23 +28,14 @@ def test_pretrained_weights_are_taken(factory, tmp_path) -> None:
     config = config.interpolate()
     (tmp_path / "weights").mkdir()
     pretrain(config, tmp_path / "weights", silent=True)
-    config["initialize"]["init_tok2vec"] = str(tmp_path / "weights" / "model0.bin")
-    found = []
-    for pretrained in (config, nlp.config):
-        fresh = load_model_from_config(pretrained, auto_fill=True)
-        data = make_examples(fresh)
-        fresh.initialize(lambda data=data: data)
-        found.append((vectors(fresh), fresh))
-    (taken, nlp), (random, _) = found
-    assert taken.shape == (2, SMALL_CNN["width"]) and not np.allclose(taken, random)
-    tok2vec = load_model_from_config(config, auto_fill=True).get_pipe("ner").model
-    tok2vec = tok2vec.get_ref("tok2vec")
-    data = make_examples(nlp)
-    tok2vec.initialize(X=[eg.x for eg in data])
-    tok2vec.from_bytes((tmp_path / "weights" / "model0.bin").read_bytes())
-    np.testing.assert_allclose(tok2vec.predict([nlp.make_doc("IL-2 gene")])[0], taken, atol=1e-6)
-    losses = nlp.update(data)
-    assert np.isfinite(losses["ner"])
+    weights = tmp_path / "weights" / "model0.bin"
+    config["initialize"]["init_tok2vec"] = str(weights)
+    fresh = load_model_from_config(config, auto_fill=True)
+    data = make_examples(fresh)
+    fresh.initialize(lambda: data)
+    assert fresh.get_pipe("ner").model.get_ref("tok2vec").to_bytes() == weights.read_bytes()
+    assert vectors(fresh).shape == (2, SMALL_CNN["width"])
+    assert np.isfinite(fresh.update(data)["ner"])
 
 
 def test_a_pipeline_that_was_saved_with_another_tok2vec_loads(tmp_path) -> None:
