@@ -31,14 +31,20 @@ def cut_segments(
     `window` tokens is cut into windows that start every `stride` tokens. Empty docs give none.
 
     whole: docs without boundaries that are longer than so many tokens are cut into sentences by
-        rule; the doc's own boundaries stay as they are. None for no such cut.
+        rule; the doc's own boundaries stay as they are. What is still more than twice as long,
+        as in a language without punctuation, is read in windows of so many tokens. None for no
+        such cut.
     """
     rows: List[Tuple[int, int, int]] = []
     core: List[Tuple[float, float]] = []
     for i, doc in enumerate(docs):
         by_rule = whole is not None and lacks_sentences(doc, whole)
         for start, end in rule_sentences(doc) if by_rule else set_sentences(doc):
-            windows = list(_windows(start, end, window, stride))
+            size, step = window, stride
+            if by_rule and whole is not None and end - start > 2 * whole:
+                size = min(window, whole)
+                step = max(1, size * stride // window)
+            windows = _windows(start, end, size, step)
             meets = [(a[1] + b[0]) / 2 for a, b in pairwise(windows)]
             rows.extend((i, *bounds) for bounds in windows)
             core.extend(zip([-np.inf, *meets], [*meets, np.inf]))

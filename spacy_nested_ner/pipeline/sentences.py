@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Dict, Iterable, List, Optional, Tuple
 
+import numpy as np
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
@@ -20,7 +21,8 @@ def set_sentences(doc: Doc) -> List[Tuple[int, int]]:
     none for an empty doc."""
     if not doc.has_annotation("SENT_START"):
         return [(0, len(doc))] if len(doc) else []
-    return _between([i for i, token in enumerate(doc) if token.is_sent_start], len(doc))
+    starts = np.flatnonzero(doc.to_array("SENT_START").astype(np.int64) == 1)
+    return _between(starts.tolist(), len(doc))
 
 
 def rule_sentences(doc: Doc) -> List[Tuple[int, int]]:

@@ -516,3 +516,9 @@ def test_replace_listeners_freeze_and_source(tmp_path) -> None:
     assert_same(list(nlp.pipe(texts(nlp))), expected)
     nlp.to_disk(tmp_path)
     assert_same(list(spacy.load(tmp_path).pipe(texts(nlp))), expected)
+
+
+def test_what_is_assigned_names_the_ents_that_can_be_set() -> None:
+    nlp = make_pipeline(examples=None, set_ents="outermost")
+    assert {"doc.spans", "doc.ents"} <= set(nlp.get_pipe_meta("ner").assigns)
+    assert "ner" in nlp.analyze_pipes()["attrs"]["doc.ents"]["assigns"]

@@ -196,6 +196,11 @@ def listening(**settings: Any) -> Language:
 def test_a_listener_needs_something_else_to_read_the_questions() -> None:
     with pytest.raises(ValueError, match=r"listener.*Give question_tok2vec"):
         listening()
+    other = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32}
+    with pytest.raises(ValueError, match="question_tok2vec is a listener"):
+        listening(question_tok2vec=other)
+    with pytest.raises(ValueError, match="question_tok2vec is a listener"):
+        make_pipeline("mrc_ner", {"question_tok2vec": other}, examples=None)
     nlp = listening(question_tok2vec=SMALL_CNN)
     data = make_examples(nlp)
     nlp.initialize(lambda: data)

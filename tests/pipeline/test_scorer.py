@@ -2,10 +2,14 @@ import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
+from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from thinc.api import Adam
 
 from spacy_nested_ner.pipeline.scorer import make_nested_scorer
+from tests.conftest import SMALL_MODELS
+from tests.conftest import make_examples as make_nested
 
 VOCAB = spacy.blank("en").vocab
 score = make_nested_scorer()
@@ -72,3 +76,68 @@ def test_own_key() -> None:
     example = Example(make_doc([(0, 1, "X")], key="k"), make_doc([(0, 1, "X")], key="k"))
     scores = score([example], spans_key="k")
     assert scores["nested_f"] == scores["spans_k_f"] == 1.0
+
+
+def two_components(keys=("a", "b")) -> Language:
+    """Initialised pipes "first" and "second", whose gold is the same under two keys."""
+    nlp = spacy.blank("en")
+    for name, key in zip(("first", "second"), keys):
+        config = {"model": SMALL_MODELS["piqn_ner"], "spans_key": key}
+        nlp.add_pipe("piqn_ner", name=name, config=config)
+    nlp.initialize(lambda: under_both(nlp))
+    return nlp
+
+
+def under_both(nlp: Language) -> list:
+    examples = make_nested(nlp, "a")
+    for eg in examples:
+        eg.reference.spans["b"] = list(eg.reference.spans["a"])
+    return examples
+
+
+@pytest.fixture(scope="module")
+def first_trained() -> Language:
+    nlp = two_components()
+    optimizer = Adam(0.003, L2=0.01, L2_is_weight_decay=True, grad_clip=1.0)
+    for _ in range(60):
+        nlp.update(under_both(nlp), sgd=optimizer, exclude=["second"])
+    nlp.get_pipe("second").cfg["threshold"] = 0.9
+    return nlp
+
+
+def test_two_components_have_one_score_and_each_its_own(first_trained) -> None:
+    """The second, which has learned nothing, halves the recall that the first has alone."""
+    scores = first_trained.evaluate(under_both(first_trained))
+    assert scores["spans_a_f"] == 1.0 and scores["spans_b_f"] == 0.0
+    assert scores["nested_p"] == 1.0
+    assert scores["nested_r"] == pytest.approx(0.5)
+    assert scores["nested_f"] == pytest.approx(2 / 3)
+    assert scores["nested_per_type"]["ORG"]["r"] == pytest.approx(0.5)
+
+
+def test_the_order_of_components_and_who_is_asked_do_not_matter(first_trained) -> None:
+    scores = first_trained.evaluate(under_both(first_trained), per_component=True)
+    assert scores["first"]["nested_f"] == scores["second"]["nested_f"] == pytest.approx(2 / 3)
+    with first_trained.select_pipes(disable=["second"]):
+        assert first_trained.evaluate(under_both(first_trained))["nested_f"] == 1.0
+
+
+@pytest.mark.parametrize("way", ["disk", "processes", "copies"])
+def test_the_score_of_both_outlives(way, first_trained, tmp_path) -> None:
+    nlp = first_trained
+    if way == "disk":
+        nlp.to_disk(tmp_path)
+        nlp = spacy.load(tmp_path)
+    examples = under_both(nlp)
+    found = list(nlp.pipe([eg.x for eg in examples], n_process=2 if way == "processes" else 1))
+    if way == "copies":
+        found = [Doc(nlp.vocab).from_bytes(doc.copy().to_bytes()) for doc in found]
+    scored = [Example(doc, eg.y) for doc, eg in zip(found, examples)]
+    assert nlp.get_pipe("second").score(scored)["nested_f"] == pytest.approx(2 / 3)
+
+
+def test_one_key_for_two_components_is_warned_about() -> None:
+    nlp = two_components(keys=("a", "a"))
+    with pytest.warns(UserWarning, match=r"'second': .*component 'first'.*spans_key 'a'") as caught:
+        list(nlp.pipe(["a b", "c d"]))
+    assert len(caught) == 1

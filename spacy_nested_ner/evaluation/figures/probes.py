@@ -17,11 +17,9 @@ from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.report import run_pipeline
 from spacy_nested_ner.model.head_model import encode, head_shim
-from spacy_nested_ner.model.types import HeadInput
+from spacy_nested_ner.model.types import HeadInput, HeadModel
 from spacy_nested_ner.pipeline.component import NestedNER
-from spacy_nested_ner.pipeline.segments import cut_segments
-from spacy_nested_ner.systems.diffusion.architecture import trajectories
-from spacy_nested_ner.systems.diffusion.head import Diffusion
+from spacy_nested_ner.systems.diffusion.head import Denoised, Diffusion
 from spacy_nested_ner.systems.locate_and_label.head import LocateAndLabel
 from spacy_nested_ner.systems.piqn.head import PIQN
 from spacy_nested_ner.systems.proposer_regressor.head import ProposerRegressor
@@ -64,12 +62,24 @@ def head_of(pipe: NestedNER) -> Any:
 
 def _read(pipe: NestedNER, docs: Sequence[Doc]) -> Iterator[Batch]:
     """docs: that the components before the pipe have annotated."""
-    segments = cut_segments(docs, pipe.cfg["window"], pipe.cfg["stride"]).rows
+    segments = pipe.segments(docs).rows
     if not len(segments):
         return
     rows, _ = encode(pipe.model, HeadInput(list(docs), segments, options=pipe.cfg), False)
     for batch in cut_batches(rows.lengths, pipe.model.attrs["batch_words"]):
         yield Batch(rows.segment[batch], *rows.read(batch))
+
+
+def trajectories(model: HeadModel, X: HeadInput) -> List[List[Denoised]]:
+    """How noise becomes entities: for each segment, its spans before and after every step.
+
+    X: as for a prediction. The last step of a segment holds the spans that `predict` chooses from.
+    Segments go through the head one by one; words are counted from the segment's first.
+    """
+    rows, _ = encode(model, X, is_train=False)
+    head = head_shim(model).module.eval()
+    alone = (rows.read(np.array([i])) for i in range(len(X.segments)))
+    return [head.trajectory(words, mask, X.options) for words, mask, _ in alone]
 
 
 # PIQN
@@ -183,7 +193,7 @@ def followed_words(pipe: NestedNER, doc: Doc) -> List[str]:
 
 def _first_segment(pipe: NestedNER, doc: Doc) -> np.ndarray:
     """`(1, 3)` int, see `Segments`."""
-    return cut_segments([doc], pipe.cfg["window"], pipe.cfg["stride"]).rows[:1]
+    return pipe.segments([doc]).rows[:1]
 
 
 def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:

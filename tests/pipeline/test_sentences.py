@@ -1,0 +1,162 @@
+"""A pipe that learned from single sentences and is given whole documents."""
+
+import warnings
+from typing import Any, List
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_nested_ner.pipeline.sentences import (
+    NOTHING_SEEN,
+    remember,
+    rule_sentences,
+    usual_length,
+)
+from tests.conftest import make_example, make_pipeline, train
+
+CITIES = ["Oslo", "Paris", "Rome", "Lima", "Bern", "Cairo"]
+PATTERNS = [
+    ("the president of the University of {} left .", [(0, 7, "PER"), (3, 7, "ORG"), (6, 7, "GPE")]),
+    ("{} and the mayor of {} met him .", [(0, 1, "GPE"), (2, 6, "PER"), (5, 6, "GPE")]),
+    (
+        "he joined Bank of {} in New {} City .",
+        [(2, 5, "ORG"), (4, 5, "GPE"), (6, 9, "GPE"), (6, 8, "GPE")],
+    ),
+    ("The {} Supreme Court in {} was silent .", [(0, 4, "ORG"), (1, 2, "GPE"), (5, 6, "GPE")]),
+    ("students of {} read a book there .", [(0, 3, "PER"), (2, 3, "GPE")]),
+]
+THIRTY = [(text.format(city, city), spans) for city in CITIES for text, spans in PATTERNS]
+
+
+def single(nlp: Language) -> List[Example]:
+    return [make_example(nlp, text, entities) for text, entities in THIRTY]
+
+
+def documents(nlp: Language, size: int = 20, full_stop: bool = True) -> List[Example]:
+    """Docs of so many sentences, without sentence boundaries."""
+    examples = []
+    for begin in range(0, len(THIRTY) - size + 1, 10):
+        words: List[str] = []
+        entities: List[tuple] = []
+        for text, found in THIRTY[begin : begin + size]:
+            entities += [(len(words) + s, len(words) + e, label) for s, e, label in found]
+            words += text.split(" ") if full_stop else text.split(" ")[:-1]
+        examples.append(make_example(nlp, " ".join(words), entities))
+    return examples
+
+
+@pytest.fixture(scope="module")
+def learned() -> Language:
+    """From thirty single sentences. Not to be changed by a test."""
+    nlp = train(make_pipeline(examples=single), 60, single)
+    assert nlp.evaluate(single(nlp))["nested_f"] > 0.99
+    return nlp
+
+
+@pytest.fixture
+def cfg(learned, monkeypatch) -> Any:
+    """Settings that a test may change."""
+    pipe = learned.get_pipe("ner")
+    monkeypatch.setattr(pipe, "cfg", dict(pipe.cfg))
+    return pipe.cfg
+
+
+@pytest.mark.filterwarnings("ignore:Component .ner.: it learned from single")
+def test_documents_without_boundaries_are_read_as_with_a_sentencizer(learned, cfg) -> None:
+    cfg["split_sentences"] = False
+    assert learned.evaluate(documents(learned))["nested_f"] < 0.3
+    cfg["split_sentences"] = True
+    examples = documents(learned)
+    found = learned.evaluate(examples)["nested_f"]
+    assert not any(eg.predicted.has_annotation("SENT_START") for eg in examples)
+    learned.add_pipe("sentencizer", first=True)
+    expected = learned.evaluate(documents(learned))["nested_f"]
+    learned.remove_pipe("sentencizer")
+    assert found == expected > 0.9
+
+
+def test_documents_without_punctuation_are_read_in_short_windows(learned, cfg) -> None:
+    found = learned.evaluate(documents(learned, full_stop=False))["nested_f"]
+    cfg["split_sentences"] = False
+    assert found > 0.7 > 0.3 > learned.evaluate(documents(learned, full_stop=False))["nested_f"]
+
+
+def test_whole_documents_are_warned_about_once_where_they_are_not_split(learned, cfg) -> None:
+    cfg["split_sentences"] = False
+    pipe = learned.get_pipe("ner")
+    fresh = spacy.blank("en", config=learned.config).from_bytes(learned.to_bytes()).get_pipe("ner")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fresh.predict([eg.x for eg in single(learned)])
+    with pytest.warns(UserWarning, match=r"'ner': .*single sentences.*split_sentences") as caught:
+        for eg in documents(learned):
+            fresh.predict([eg.x])
+    assert len(caught) == 1 and pipe.cfg["learned_from"] == fresh.cfg["learned_from"]
+
+
+def test_boundaries_that_are_set_are_kept(learned) -> None:
+    text, _ = THIRTY[0]
+    words = text.split(" ") * 4
+    doc = Doc(learned.vocab, words=words, sent_starts=[i in (0, 18) for i in range(len(words))])
+    segments = learned.get_pipe("ner").segments([doc])
+    assert segments.rows.tolist() == [[0, 0, 18], [0, 18, 36]]
+
+
+def test_a_pipe_that_learned_from_documents_reads_documents() -> None:
+    nlp = make_pipeline(examples=documents)
+    nlp.update(documents(nlp), sgd=nlp.create_optimizer())
+    pipe = nlp.get_pipe("ner")
+    words = THIRTY[0][0].split(" ") * 40
+    rows = pipe.segments([Doc(nlp.vocab, words=words)]).rows
+    assert (rows[:, 2] - rows[:, 1] == pipe.cfg["window"]).all()
+
+
+def test_documents_with_sentence_boundaries_are_single_sentences() -> None:
+    """As a sentencizer among the annotating components sets them."""
+    nlp = make_pipeline(examples=documents)
+    examples = documents(nlp)
+    sentencizer = nlp.create_pipe("sentencizer")
+    nlp.update([Example(sentencizer(eg.x), eg.y) for eg in examples], sgd=nlp.create_optimizer())
+    without = documents(nlp)[0].x
+    rows = nlp.get_pipe("ner").segments([without]).rows
+    assert [(s, e) for _, s, e in rows.tolist()] == rule_sentences(without)
+
+
+def test_what_was_learned_from_is_saved_and_forgotten_by_initialize(learned, tmp_path) -> None:
+    learned.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    seen = loaded.get_pipe("ner").cfg["learned_from"]
+    assert seen == learned.get_pipe("ner").cfg["learned_from"] and seen["single"] == 30 * 60
+    assert loaded.evaluate(documents(loaded))["nested_f"] > 0.9
+    loaded.initialize(lambda: single(loaded))
+    assert loaded.get_pipe("ner").cfg["learned_from"] == NOTHING_SEEN
+
+
+def test_usual_length_by_hand() -> None:
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=["w"] * n) for n in (8, 10, 12, 0)]
+    seen = remember(NOTHING_SEEN, docs)
+    assert seen == {"texts": 3, "single": 3, "words": 30, "squared_words": 308}
+    assert usual_length(seen) == 14  # 10 + 2 * sqrt(8 / 3)
+    assert usual_length(NOTHING_SEEN) is None
+    many = Doc(vocab, words=["a", ".", "b", "."])
+    assert usual_length(remember(NOTHING_SEEN, [many, docs[0]])) is None
+    assert usual_length(remember(seen, [many])) is not None
+
+
+@pytest.mark.parametrize(
+    ("lang", "words", "expected"),
+    [
+        ("de", ["Es", "regnet", ".", "Er", "geht", "?", '"', "Ja"], [(0, 3), (3, 7), (7, 8)]),
+        ("hi", ["वह", "गया", "।", "मैं", "आया", "।"], [(0, 3), (3, 6)]),
+        ("zh", ["他", "走", "了", "。", "我", "来", "了", "！"], [(0, 4), (4, 8)]),  # noqa: RUF001
+        ("hy", ["նա", "գնաց", "։", "ես", "եկա"], [(0, 3), (3, 5)]),  # noqa: RUF001
+        ("xx", ["no", "sign", "at", "all"], [(0, 4)]),
+    ],
+)
+def test_sentences_by_rule_in_any_language(lang, words, expected) -> None:
+    doc = Doc(spacy.blank(lang).vocab, words=words)
+    assert rule_sentences(doc) == expected and not doc.has_annotation("SENT_START")
