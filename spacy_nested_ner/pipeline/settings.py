@@ -39,7 +39,7 @@ class PipeSettings(Settings):
         0.0,
         "training: length of the step along the gradient of the embeddings, from where each update "
         "learns a second time, which takes as long again; 0 for none",
-        least=0.0,
+        least=0,
         source="Miyato et al. 2017, section 3",
     )
 

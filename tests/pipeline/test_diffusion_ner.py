@@ -2,8 +2,8 @@
 
 import pytest
 from spacy.util import load_model_from_path
-from spacy_nested_ner.systems.diffusion.architecture import trajectories
 
+from spacy_nested_ner.evaluation.figures.probes import trajectories
 from spacy_nested_ner.model.types import HeadInput
 from spacy_nested_ner.pipeline.segments import cut_segments
 from tests.conftest import SENTENCES, make_pipeline, scores_of, spans_of

@@ -7,27 +7,13 @@ import pytest
 import spacy
 import srsly
 from spacy.language import Language
-from spacy_nested_ner.pipeline.options import (
-    DiffusionOptions,
-    LocateAndLabelOptions,
-    MRCOptions,
-    PipeSettings,
-    PIQNOptions,
-    ProposerRegressorOptions,
-    defaults_of,
-)
 
-from spacy_nested_ner.systems.diffusion.head import FOUND_IN, SCORES
-from spacy_nested_ner.systems.mrc.head import DECODINGS
+from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.systems import all_systems
+from spacy_nested_ner.systems.settings import defaults_of
 from tests.conftest import SENTENCES, make_examples, make_pipeline
 
-OPTIONS = {
-    "diffusion_ner": DiffusionOptions,
-    "locate_and_label_ner": LocateAndLabelOptions,
-    "mrc_ner": MRCOptions,
-    "piqn_ner": PIQNOptions,
-    "proposer_regressor_ner": ProposerRegressorOptions,
-}
+OPTIONS = {system.factory: system.options for system in all_systems()}
 # Factory, setting, what is wrong, what the error says of the range.
 WRONG = [
     ("piqn_ner", "threshold", 1.5, "a number from 0 to 1"),
@@ -70,7 +56,7 @@ def pipelines() -> Dict[str, Language]:
 
 @pytest.mark.parametrize("factory", OPTIONS)
 def test_defaults_of_the_factory_are_those_of_the_settings(factory) -> None:
-    meta = Language.get_factory_meta(factory)
+    meta = spacy.blank("en").get_factory_meta(factory)
     expected = {**defaults_of(PipeSettings), **defaults_of(OPTIONS[factory])}
     settings = {k: v for k, v in meta.default_config.items() if k not in ("model", "scorer")}
     assert settings == expected and {"threshold", "window"} < set(settings)
@@ -166,9 +152,3 @@ def test_the_error_handler_is_not_asked_about_settings(pipelines) -> None:
     finally:
         pipe.set_error_handler(spacy.util.raise_error)
     assert not asked
-
-
-def test_choices_are_those_of_the_heads() -> None:
-    fields = {**DiffusionOptions.__dataclass_fields__, **MRCOptions.__dataclass_fields__}
-    for name, choices in (("score", SCORES), ("found_in", FOUND_IN), ("decoding", DECODINGS)):
-        assert fields[name].metadata["within"].choices == choices

@@ -18,7 +18,7 @@ class DiffusionSettings(ModelSettings):
         least=1,
     )
     lstm_layers: int = setting(1, "of the BiLSTM over the words", least=1)
-    lstm_dropout: float = setting(0.0, "between the layers of the BiLSTM", least=0.0, most=0.99)
+    lstm_dropout: float = setting(0.0, "between the layers of the BiLSTM", least=0, most=0.99)
     depth: int = setting(2, "layers of the span encoder", least=1)
     attention_heads: int = setting(4, "of each layer", least=1)
     feedforward: int = setting(2, "inner width of each layer, times hidden_width", least=1)
@@ -53,7 +53,7 @@ class DiffusionSettings(ModelSettings):
     schedule: str = setting("cosine", "of the noise", choices=("cosine", "linear"))
     timesteps: int = setting(1000, "T", least=1)
     scale: float = setting(
-        2.0, "half width lambda of the interval that positions are mapped to", above=0.0
+        2.0, "half width lambda of the interval that positions are mapped to", above=0
     )
     state: str = setting(
         "boundaries",
@@ -63,13 +63,13 @@ class DiffusionSettings(ModelSettings):
     n_spans: int = setting(
         30, "noisy spans of a sentence in training: the larger of this and spans_per_word", least=1
     )
-    spans_per_word: float = setting(1.0, "noisy spans per word in training", least=0.0)
+    spans_per_word: float = setting(1.0, "noisy spans per word in training", least=0)
     repetition: float = setting(
         0.5,
         "share of the noisy spans that start as copies of gold entities; 1 is the paper's "
         "repetition strategy, 0 its random strategy",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
     )
     assignment: str = setting(
         "nearest",
@@ -99,7 +99,7 @@ class DiffusionSettings(ModelSettings):
     none_weight: Optional[float] = setting(
         1.0,
         "class weight of None; null gives entities and None the same total (authors' code)",
-        above=0.0,
+        above=0,
     )
     auxiliary: bool = setting(
         True, "losses after every layer of the span encoder, else after the last only"
@@ -108,13 +108,13 @@ class DiffusionSettings(ModelSettings):
         0.0,
         "of a loss that teaches the classifier None on spans beside those that the pointers show; "
         'for a pretrained encoder, together with `score = "label"`',
-        least=0.0,
+        least=0,
     )
     word_weight: float = setting(
         0.0,
         "of a loss that teaches each word whether an entity starts or ends there; the pointers add "
         "these scores. 0: no such scores",
-        least=0.0,
+        least=0,
     )
 
     def conflict(self) -> Optional[str]:
@@ -130,17 +130,19 @@ class DiffusionSettings(ModelSettings):
 class DiffusionOptions(Options):
     """At run time. None of them depends on what was trained with."""
 
-    threshold: float = setting(0.8, "smallest score of a span", least=0.0, most=1.0)
-    steps: int = setting(3, "denoising steps", least=1)
+    threshold: float = setting(0.8, "smallest score of a span", least=0, most=1)
+    steps: int = setting(
+        3, "denoising steps", least=1, most=1000, source="algorithm 2; the paper has 5"
+    )
     n_spans: int = setting(
         60, "noisy spans of a sentence: the larger of this and spans_per_word", least=1
     )
-    spans_per_word: float = setting(2.0, "noisy spans per word", least=0.0)
+    spans_per_word: float = setting(2.0, "noisy spans per word", least=0)
     eta: float = setting(
         0.0,
         "0: deterministic steps (the paper); 1: as noisy as the forward process (authors' code)",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
     )
     score: str = setting(
         "sum",
@@ -154,5 +156,5 @@ class DiffusionOptions(Options):
         choices=("every_step", "last_step"),
     )
     seed: int = setting(
-        0, "of the noise, which is the same for every text", least=0, most=2**31 - 1
+        0, "of the noise, which is the same for every text", least=0, most=2**32 - 1
     )

@@ -45,22 +45,22 @@ class LocateAndLabelSettings(ModelSettings):
         0.7,
         "smallest IoU with an entity of a positive seed (alpha_1). The regressor learns to reach "
         "entities of up to the longest seed's length / `seed_iou` words",
-        above=0.0,
-        most=1.0,
+        above=0,
+        most=1,
     )
     label_iou: float = setting(
-        1.0, "smallest IoU for the label of an adjusted span (alpha_2)", above=0.0, most=1.0
+        1.0, "smallest IoU for the label of an adjusted span (alpha_2)", above=0, most=1
     )
     soft_examples: float = setting(
-        1.0, "eta of eq. 11; 0 weighs all examples alike", least=0.0, source="table 3"
+        1.0, "eta of eq. 11; 0 weighs all examples alike", least=0, source="table 3"
     )
     negatives: Optional[float] = setting(
-        None, "seeds without entity per seed with one (the paper: 5); null takes all", above=0.0
+        None, "seeds without entity per seed with one (the paper: 5); null takes all", above=0
     )
-    focal: float = setting(2.0, "gamma of eq. 12, 0 or from 1 up", least=0.0)
-    filter_weight: float = setting(1.0, "lambda_1 of eq. 17", least=0.0)
-    regressor_weight: float = setting(0.1, "lambda_2 of eq. 17", least=0.0)
-    label_weight: float = setting(1.0, "lambda_3 of eq. 17", least=0.0)
+    focal: float = setting(2.0, "gamma of eq. 12, 0 or from 1 up", least=0)
+    filter_weight: float = setting(1.0, "lambda_1 of eq. 17", least=0)
+    regressor_weight: float = setting(0.1, "lambda_2 of eq. 17", least=0)
+    label_weight: float = setting(1.0, "lambda_3 of eq. 17", least=0)
 
     def conflict(self) -> Optional[str]:
         if not self.lengths:
@@ -77,16 +77,16 @@ class LocateAndLabelOptions(Options):
     filter_threshold: float = setting(
         0.15,
         "smallest probability of a seed to become a proposal; 0 lets all pass",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
     )
     nms_iou: float = setting(
         0.3,
         "smallest IoU of spans that lower each other's scores",
-        above=0.0,
-        most=1.0,
+        least=0,
+        most=1,
         source="eq. 18; measured, see the docs",
     )
     nms_decay: float = setting(
-        0.8, "factor of the lower score; 1 for no soft-NMS", least=0.0, most=1.0, source="eq. 18"
+        0.8, "factor of the lower score; 1 for no soft-NMS", least=0, most=1, source="eq. 18"
     )

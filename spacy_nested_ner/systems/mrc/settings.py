@@ -27,8 +27,8 @@ class MRCSettings(ModelSettings):
     unanswered_share: float = setting(
         1.0,
         "share of the questions without an answer that a training step asks, drawn anew",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
     )
     hidden_width: int = setting(
         128, "of the transformer over a tok2vec; without effect on a PairEncoder", least=1
@@ -58,10 +58,10 @@ class MRCSettings(ModelSettings):
         'of starts and ends, or "dice" (the early version)',
         choices=("cross_entropy", "dice"),
     )
-    smooth: float = setting(1.0, "of the dice loss", above=0.0)
-    start_weight: float = setting(1.0, "of the loss of starts", least=0.0)
-    end_weight: float = setting(1.0, "of the loss of ends", least=0.0)
-    match_weight: float = setting(0.1, "of the loss of the match", least=0.0)
+    smooth: float = setting(1.0, "of the dice loss", above=0)
+    start_weight: float = setting(1.0, "of the loss of starts", least=0)
+    end_weight: float = setting(1.0, "of the loss of ends", least=0)
+    match_weight: float = setting(0.1, "of the loss of the match", least=0)
     batch_words: int = setting(
         2048,
         "padded words (pieces with a PairEncoder) of questions and sentences that are read at "

@@ -14,7 +14,7 @@ class PIQNSettings(ModelSettings):
     hidden_width: int = setting(128, "width of the word-level layers", least=1)
     lstm_layers: int = setting(1, "of the word-level BiLSTM", least=1)
     lstm_dropout: float = setting(
-        0.0, "between the layers of the BiLSTM", least=0.0, most=0.99, source="authors' code: 0.5"
+        0.0, "between the layers of the BiLSTM", least=0, most=0.99, source="authors' code: 0.5"
     )
     depth: int = setting(2, "word-level blocks", least=1, source="appendix B: 5")
     attention_heads: int = setting(4, "of each block", least=1)
@@ -61,7 +61,7 @@ class PIQNSettings(ModelSettings):
         source="eq. 9, table 3",
     )
     quantity: float = setting(
-        0.2, "share of the queries that get an entity, Q / M", least=0.0, most=1.0, source="eq. 9"
+        0.2, "share of the queries that get an entity, Q / M", least=0, most=1, source="eq. 9"
     )
     match_boundary: float = setting(1.0, "weight of the boundaries in the matching cost (eq. 8)")
     match_label: float = setting(1.0, "weight of the label in the matching cost (eq. 8)")
@@ -75,7 +75,7 @@ class PIQNSettings(ModelSettings):
     none_weight: Optional[float] = setting(
         0.5,
         "class weight of None; null gives entities and None the same total",
-        above=0.0,
+        above=0,
         source="authors' code: null",
     )
     auxiliary: bool = setting(True, "losses after every block (eq. 13), else after the last only")
@@ -94,8 +94,8 @@ class PIQNOptions(Options):
     """At run time. A score is P(label) * P(left) * P(right)."""
 
     label_threshold: float = setting(
-        0.0, "smallest probability of the label", least=0.0, most=1.0, source="appendix B"
+        0.0, "smallest probability of the label", least=0, most=1, source="appendix B"
     )
     boundary_threshold: float = setting(
-        0.0, "smallest probability of each boundary", least=0.0, most=1.0, source="appendix B"
+        0.0, "smallest probability of each boundary", least=0, most=1, source="appendix B"
     )

@@ -36,7 +36,7 @@ class ProposerRegressorSettings(ModelSettings):
     location_iteration: bool = setting(True, "layers refine the location", source="table 6")
     logits_iteration: bool = setting(True, "layers refine the label", source="table 6")
     none_weight: float = setting(
-        1.0, "weight of proposals without entity in the loss; the paper has 1", above=0.0
+        1.0, "weight of proposals without entity in the loss; the paper has 1", above=0
     )
     batch_words: int = setting(
         384,
