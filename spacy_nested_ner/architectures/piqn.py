@@ -7,6 +7,7 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from spacy_nested_ner.architectures.head_model import build_head_model
+from spacy_nested_ner.architectures.query_encoder import encoder_shim
 from spacy_nested_ner.architectures.types import HeadInput, HeadOutput
 
 
@@ -44,7 +45,8 @@ def build_piqn(
     """`spacy_nested_ner.PIQN.v1`: Parallel Instance Query Network on any tok2vec.
 
     tok2vec: token-to-vector model, e.g. HashEmbedCNN or a listener; with query_source "encoder" it
-        must be `spacy_nested_ner.QueryEncoder.v1`, which also says how many queries there are.
+        must be `spacy_nested_ner.QueryEncoder.v1`, which also says how many queries there are and
+        must have the same `query_interaction`.
     batch_words: padded words that the head sees at once, a dial for memory and speed that changes
         no span. A trained pipe keeps its own: set `pipe.model.attrs["batch_words"]`.
     All other settings: see `spacy_nested_ner.heads.piqn.PIQN`, which raises ValueError for a
@@ -62,4 +64,11 @@ def build_piqn(
         )
     if encoder_queries is not None:
         settings["n_queries"] = encoder_queries
+        in_encoder = encoder_shim(tok2vec).settings["query_interaction"]
+        if in_encoder != query_interaction:
+            raise ValueError(
+                f"spacy_nested_ner.PIQN.v1: query_interaction is {query_interaction} here and "
+                f"{in_encoder} in the tok2vec, so that queries would see each other in one half of "
+                "the model only. Set both to the same."
+            )
     return build_head_model("piqn", tok2vec, PIQN, settings, batch_words)
