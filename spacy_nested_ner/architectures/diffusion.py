@@ -37,7 +37,7 @@ def build_diffusion(
     timesteps: int = 1000,
     scale: float = 2.0,
     state: str = "boundaries",
-    n_spans: int = 30,
+    n_spans: Optional[int] = None,
     spans_per_word: float = 1.0,
     repetition: float = 0.5,
     assignment: str = "nearest",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+import torch
 from spacy.language import Language
 from spacy.util import registry
+
+from spacy_nested_ner.heads.diffusion import span_counts
 
 FACTORIES = (
     "piqn_ner",
@@ -123,17 +125,22 @@ def _piqn(component: Component) -> List[Limit]:
 
 def _diffusion(component: Component) -> List[Limit]:
     def most(settings: Mapping[str, Any]) -> Callable[[int], int]:
-        return lambda words: max(ceil(words * settings["spans_per_word"]), settings["n_spans"])
+        n_spans, per_word = settings["n_spans"], settings["spans_per_word"]
+        return lambda words: int(span_counts(torch.tensor(words), n_spans, per_word))
 
     def each(what: str, settings: Mapping[str, Any], remedy: str) -> Limit:
         names = ("n_spans", "spans_per_word")
         shown = {name: settings[name] for name in names}
         return Limit(what, shown, remedy, entities=most(settings))
 
-    raised = "raise n_spans or spans_per_word"
+    def remedy(settings: Mapping[str, Any], of: str) -> str:
+        name = "spans_per_word" if settings["n_spans"] is None else "n_spans"
+        return f"raise {name} of the {of}"
+
+    model, settings = component.model, component.settings
     return [
-        each("noisy spans in training", component.model, f"{raised} of the model"),
-        each("noisy spans in prediction", component.settings, f"{raised} of the component"),
+        each("noisy spans in training", model, remedy(model, "model")),
+        each("noisy spans in prediction", settings, remedy(settings, "component")),
     ]
 
 

@@ -218,7 +218,7 @@ def make_proposer_regressor_ner(
         **_shared_defaults("Diffusion"),
         "threshold": 0.8,
         "steps": 3,
-        "n_spans": 60,
+        "n_spans": None,
         "spans_per_word": 2.0,
         "eta": 0.0,
         "score": "sum",
@@ -241,7 +241,7 @@ def make_diffusion_ner(
     scorer: Optional[Callable],
     threshold: float,
     steps: int,
-    n_spans: int,
+    n_spans: Optional[int],
     spans_per_word: float,
     eta: float,
     score: str,
@@ -254,8 +254,8 @@ def make_diffusion_ner(
     score: "sum" is the mean of the probabilities of its label and of its two boundaries (a third of
         the paper's sum), the highest of them; "label", for a model with a `candidate_weight`, the
         probability of its label, the mean over the noisy spans of one kind that show its words.
-    steps: denoising steps. n_spans, spans_per_word: noisy spans of a sentence, the larger of the
-        two numbers. None of the three depends on what was trained with.
+    steps: denoising steps. n_spans: noisy spans of a sentence; None makes them `spans_per_word`,
+        counting a shorter sentence as 30 words. None of the three depends on what was trained with.
     eta: 0 for deterministic steps (the paper), up to 1 for noise in each step (the authors' code).
     found_in: what counts, the spans of "every_step" or those of the "last_step" (the paper).
     seed: of the noise; the spans depend on the text and on it alone.
