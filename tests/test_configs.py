@@ -18,7 +18,7 @@ LAYER_MEANS = ("locate_and_label_paper", "proposer_regressor_paper")
 
 def test_there_are_configs() -> None:
     systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
-    systems |= {"diffusion_cnn", "diffusion_transformer"}
+    systems |= {f"diffusion_{name}" for name in ("cnn", "paper", "transformer")}
     systems |= {f"proposer_regressor_{name}" for name in ("cnn", "paper", "transformer")}
     systems |= {"mrc_cnn", "mrc_transformer"}
     assert systems <= {path.stem for path in CONFIGS}
@@ -63,6 +63,15 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
 # mrc configs are those of GENIA, which know only one of the labels here.
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "diffusion_cnn": {},
+    "diffusion_paper": {
+        "labels_per_span": None,
+        "threshold": 0.5,
+        "model.hidden_width": 48,
+        "model.lstm_layers": 1,
+        "model.lstm_dropout": 0.0,
+        "model.attention_heads": 2,
+        "model.dropout": 0.0,
+    },
     "diffusion_transformer": {"model.hidden_width": 48, "model.dropout": 0.0},
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},

@@ -153,9 +153,7 @@ class LocateAndLabel(Head):
         row, start, length = torch.nonzero(inside, as_tuple=True)
         return Spans(row, start, end[start, length])
 
-    def adjust(
-        self, words: Words, spans: Spans, pooled: Tensor
-    ) -> Tuple[Tensor, Spans, Tensor]:
+    def adjust(self, words: Words, spans: Spans, pooled: Tensor) -> Tuple[Tensor, Spans, Tensor]:
         """Offsets `(S, 2)` of both boundaries (eq. 4-5), the adjusted spans (eq. 6-7), and which of
         them are spans at all, `(S,)` bool. pooled: `(S, h)`, the maximum over the words of each.
         """

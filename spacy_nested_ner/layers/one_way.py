@@ -144,8 +144,8 @@ class OneWayEncoder(nn.Module):
     ) -> Tuple[Tensor, Tensor]:
         """Encode a batch.
 
-        ids, types: `(batch, pieces)` long. mask, asked: `(batch, pieces)` bool, True for real pieces,
-        and for those that queries attend to. content, position: `(batch, M, h)`.
+        ids, types: `(batch, pieces)` long. mask, asked: `(batch, pieces)` bool, the real pieces,
+        and those that queries attend to. content, position: `(batch, M, h)`.
         Returns the last layer's states, `(batch, pieces, h)` and `(batch, M, h)`.
         """
         n_pieces = ids.shape[1]

@@ -241,7 +241,8 @@ def test_queries_hear_of_the_context_through_the_words_only(bert):
     layers = encoder.layers
     for n_layers, same in ((1, True), (2, False)):
         encoder.layers = layers[:n_layers]
-        (words, first), (other_words, second) = (model.predict(([d], segment)) for d in (one, other))
+        words, first = model.predict(([one], segment))
+        other_words, second = model.predict(([other], segment))
         assert np.abs(words - other_words).max() > 1e-3
         assert np.allclose(first, second, atol=1e-6) == same
 

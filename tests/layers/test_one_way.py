@@ -45,9 +45,7 @@ def test_equals_masked_attention(batch, heads, n_words, n_queries, interaction, 
         query_mask=query_mask,
         asked_mask=asked,
     )
-    expected = full_attention(
-        query, key, value, n_words, word_mask, interaction, query_mask, asked
-    )
+    expected = full_attention(query, key, value, n_words, word_mask, interaction, query_mask, asked)
     torch.testing.assert_close(found, expected)
     settings = {"query_interaction": interaction, "query_mask": query_mask}
     of_all = one_way_attention(query, key, value, n_words, word_mask, **settings)
