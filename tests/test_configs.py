@@ -1,5 +1,6 @@
 """Every shipped config parses, is complete for spaCy, and initialises."""
 
+import importlib
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -57,21 +58,29 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
     assert all(scores[name] is not None for name in settings["score_weights"])
 
 
+def test_diffusion_paper_has_the_settings_of_the_paper(monkeypatch) -> None:
+    """Sections 4 and 5.3 and appendix C; the form of that name in the ablation has them, too."""
+    monkeypatch.syspath_prepend(str(CONFIGS[0].parents[1] / "benchmarks"))
+    ablation = importlib.import_module("diffusion_ablation")
+    component = util.load_config(CONFIGS[0].parent / "diffusion_paper.cfg")["components"]["ner"]
+    stated = {"steps": 5, "n_spans": 60, "labels_per_span": 1, "found_in": "last_step"}
+    assert stated.items() <= component.items() and component["eta"] == 0
+    assert 3 * component["threshold"] == pytest.approx(2.5, abs=1e-3)
+    model = component["model"]
+    stated = {"timesteps": 1000, "scale": 1.0, "n_spans": 60, "depth": 1, "attention_heads": 8}
+    assert stated.items() <= model.items() and model["lstm_layers"] > 1
+    assert model["tok2vec"]["word_pooling"] == "max"
+    same = {**ablation.PAPER}
+    assert same.pop("component").items() <= component.items() and same.items() <= model.items()
+
+
 # Settings of the component that differ when the ten sentences are to be memorised. The papers'
 # heads are as small as their encoder here, and one of the sentences has a span with two labels.
-# The rate of `train` is too high for a wide diffusion head on this encoder. The questions of the
-# mrc configs are those of GENIA, which know only one of the labels here.
+# The rate of `train` is too high for a wide diffusion head on this encoder, and the paper's form of
+# that head learns too slowly for a test. The questions of the mrc configs are those of GENIA, which
+# know only one of the labels here.
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "diffusion_cnn": {},
-    "diffusion_paper": {
-        "labels_per_span": None,
-        "threshold": 0.5,
-        "model.hidden_width": 48,
-        "model.lstm_layers": 1,
-        "model.lstm_dropout": 0.0,
-        "model.attention_heads": 2,
-        "model.dropout": 0.0,
-    },
     "diffusion_transformer": {"model.hidden_width": 48, "model.dropout": 0.0},
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
