@@ -1,6 +1,5 @@
 """Trainings that differ in one setting, and a table of what each is worth."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
 
 import torch
 import typer
-from measuring import CONFIGS, read
+from measuring import CONFIGS, provenance, read, write_result
 from spacy import util
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -69,7 +68,7 @@ def run(config: str, variants: Variants) -> None:
             threshold = results[name]["threshold"]
             typer.echo(f"| {name} | {shown} | {threshold:.2f} | {used:.0f} |")
             if output is not None:
-                output.write_text(json.dumps(results, indent=2), encoding="utf8")
+                write_result(output, {**provenance(), "variants": results})
 
     typer.run(main)
 

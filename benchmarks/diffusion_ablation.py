@@ -11,6 +11,8 @@ from ablation import Variants, run
 AUTHORS_NONE: Dict[str, Any] = {"assignment": "balanced", "none": "unmatched", "none_weight": None}
 PAPER: Dict[str, Any] = {
     "depth": 1,
+    "lstm_layers": 2,
+    "attention_heads": 8,
     "span_pooling": "mean",
     "span_kinds": 1,
     "pointer": "additive",
@@ -19,14 +21,13 @@ PAPER: Dict[str, Any] = {
     "answer_pooling": False,
     "scale": 1.0,
     "n_spans": 60,
-    "spans_per_word": 0.0,
     "repetition": 0.0,
     "assignment": "one_to_one",
     "none": "unmatched",
     "rollout": 0,
     "match_distance": 0.0,
     "auxiliary": False,
-    "component": {"found_in": "last_step"},
+    "component": {"found_in": "last_step", "steps": 5, "n_spans": 60, "labels_per_span": 1},
 }
 VARIANTS: Variants = {
     "recommended": {},
@@ -62,10 +63,15 @@ VARIANTS: Variants = {
         **PAPER,
         **AUTHORS_NONE,
         "depth": 2,
-        "lstm_layers": 2,
         "state": "left_width",
         "repetition": 1.0,
-        "component": {"found_in": "last_step", "eta": 1.0},
+        "component": {
+            "found_in": "last_step",
+            "steps": 5,
+            "n_spans": 60,
+            "eta": 1.0,
+            "overlap": "no_crossing",
+        },
     },
 }
 

@@ -44,12 +44,12 @@ def assign_dynamic(cost: np.ndarray, total: int) -> np.ndarray:
 
 
 def assign_one_to_one(cost: np.ndarray, total: int) -> np.ndarray:
-    """Each gold entity goes to exactly one query (PIQN table 4, "one-to-one"). As above."""
+    """Each gold entity goes to exactly one query (PIQN table 3, "w/o OvM LA"). As above."""
     return assign_dynamic(cost, cost.shape[1])
 
 
 def assign_static(cost: np.ndarray, total: int) -> np.ndarray:
-    """Gold entities in the given order to the first queries (PIQN table 4, "static").
+    """Gold entities in the given order to the first queries (PIQN table 3, "w/o Dynamic LA").
 
     The costs are not looked at; entity k owns a fixed block of the first `total` queries.
     """

@@ -164,6 +164,45 @@ def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
     assert unknown.exit_code == 2 and "nms" in unknown.output
 
 
+def test_steps_and_spans_of_a_diffusion_of_any_name(benchmark, tmp_path) -> None:
+    nlp = spacy.blank("en")
+    pipe = nlp.add_pipe("diffusion_ner", name="entities", config={"threshold": 0.0})
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    nlp.to_disk(tmp_path / "model")
+    docs = [eg.reference for eg in examples]
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "dev.spacy")
+    app = typer.Typer()
+    app.command()(benchmark("diffusion_steps").main)
+    files = (tmp_path / "model", tmp_path / "dev.spacy")
+    options = ("--steps", 2, "--spans", 5, "--repeats", 1, "--output", tmp_path / "out.json")
+    table = invoke(app, *files, *options)
+    assert [line.split("|")[1:3] for line in table.splitlines()[2:]] == [
+        [" 5 ", " 2 "],
+        [" 2.0 per word ", " 3 "],
+    ]
+    rows = srsly.read_json(tmp_path / "out.json")["rows"]
+    assert rows[1]["f"] == pytest.approx(nlp.evaluate(examples)["nested_f"])
+    pipe.cfg.update(steps=2, n_spans=5)
+    assert rows[0]["f"] == pytest.approx(nlp.evaluate(examples)["nested_f"])
+    assert all(row["words_per_cpu_second"] > 0 for row in rows)
+    spacy.blank("en").to_disk(tmp_path / "model")
+    failed = CliRunner().invoke(app, list(map(str, files)))
+    assert failed.exit_code == 2 and "There must be one diffusion_ner" in failed.output
+
+
+def test_an_ablation_says_where_its_figures_come_from(tmp_path) -> None:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "docs.spacy")
+    files = [str(tmp_path / "docs.spacy")] * 2
+    options = ["--steps", "1", "--only", "the paper's form", "--output", str(tmp_path / "out.json")]
+    script = str(BENCHMARKS / "diffusion_ablation.py")
+    subprocess.run([sys.executable, script, *files, *options], check=True, capture_output=True)
+    result = srsly.read_json(tmp_path / "out.json")
+    assert list(result["variants"]) == ["the paper's form"]
+    assert result["versions"] and "--steps 1" in result["command"]
+
+
 @pytest.mark.parametrize(
     ("wanted", "frozen", "found"), [(None, False, 1.0), (2.0, False, 2.0), (2.0, True, 0.0)]
 )

@@ -116,25 +116,20 @@ class PretrainedShim(TorchShim):
         wanted = sorted({int(i) for i in segments[:, 0]})
         return dict(zip(wanted, self.tokenise([docs[i] for i in wanted])))
 
-    def pad_windows(
-        self, windows: List[Window], mark_segment: bool = False
-    ) -> Tuple[Tensor, Tensor, Tensor]:
-        """`(batch, pieces)` ids, token types and mask, special pieces added.
-
-        mark_segment: token type 1 for the pieces that vectors are wanted of.
-        """
+    def pad_windows(self, windows: List[Window]) -> Tuple[Tensor, Tensor, Tensor]:
+        """`(batch, pieces)` ids, mask of the real pieces and of those that vectors are wanted of;
+        special pieces are added."""
         shape = len(windows), max(len(window.ids) for window in windows) + 2
         ids = np.full(shape, self.special["pad"], dtype=np.int64)
-        types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+        mask, wanted = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         for i, window in enumerate(windows):
             end = len(window.ids) + 1
             ids[i, 0], ids[i, end] = self.special["cls"], self.special["sep"]
             ids[i, 1:end] = window.ids
             mask[i, : end + 1] = True
-            if mark_segment:
-                first = 1 + window.first
-                types[i, first : first + window.counts.sum()] = 1
-        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
+            first = 1 + window.first
+            wanted[i, first : first + window.counts.sum()] = True
+        return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(wanted)
 
     def to_bytes(self) -> bytes:
         """Settings, configuration and tokenizer as JSON, weights as safetensors."""

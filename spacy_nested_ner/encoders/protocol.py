@@ -63,6 +63,11 @@ class QueryEncoderModel(Encoder[Tuple[List[Doc], np.ndarray], Tuple[Floats2d, Fl
         """M."""
         return self.attrs["n_queries"]
 
+    @property
+    def query_interaction(self) -> bool:
+        """Whether the queries attend to each other."""
+        return self.shims[0].settings["query_interaction"]  # type: ignore[attr-defined]
+
 
 class PairEncoderModel(Encoder[PairInput, PairReading]):
     """Reads pairs of a segment and a question."""

@@ -51,7 +51,8 @@ def build_query_encoder(
     batch_pieces: int = 1024,
 ) -> Model[EncoderInput, EncoderOutput]:
     """`spacy_nested_ner.QueryEncoder.v1`: words and queries in one pretrained encoder with one-way
-    attention (PIQN section 3.2): queries attend to all pieces and to each other, pieces to pieces.
+    attention (PIQN section 3.2): queries attend to the pieces of their segment and to each other,
+    pieces to all pieces.
 
     The weights are read when the model is initialised; a saved model carries them and its
     tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own.
@@ -59,13 +60,15 @@ def build_query_encoder(
     name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     n_queries: M, the number of queries.
     context: words of the doc on either side of a segment that are encoded with it and dropped
-        afterwards, as much as fits (the authors' code takes the neighbouring sentences). With
+        afterwards, as much as fits (the authors' code takes the neighbouring sentences). Queries
+        do not attend to them: they know them by what they give to the segment's own pieces. With
         sentences of 25 words and 60 queries, 32 doubles the cost of 0 and 64 triples it.
     word_pooling: how the pieces of a word make its vector; the authors' code takes the maximum.
     query_type_embedding: one more learned vector, shared by all queries (U^q of eq. 1).
-    query_interaction: whether queries attend to each other.
+    query_interaction: whether queries attend to each other; `PIQN.v1` must have the same.
     mark_segment: token type 1 for the pieces of the segment, 0 for its context (the authors' BERT
-        runs). Off, because RoBERTa has one type only and sentence encoders never saw type 1.
+        runs, where queries attend to the context, too, and know the segment by it). Off, because
+        RoBERTa has one type only and sentence encoders never saw type 1.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None.
     batch_pieces: padded pieces and queries that the encoder sees at once. Segments are sorted by
         length before. As `batch_words` of the head, it can be set in `attrs` of a trained model.
@@ -190,10 +193,9 @@ def _encode(
     batches = cut_batches(lengths, model.attrs["batch_pieces"])
     for batch in batches:
         chosen = [windows[i] for i in batch]
-        ids, types, mask = (
-            t.to(device) for t in shim.pad_windows(chosen, model.attrs["mark_segment"])
-        )
-        states, answers = shim.module(ids, types, mask, *queries(len(chosen)))
+        ids, mask, own = (t.to(device) for t in shim.pad_windows(chosen))
+        types = own.long() * model.attrs["mark_segment"]
+        states, answers = shim.module(ids, types, mask, own, *queries(len(chosen)))
         words.append(pool_windows(states, chosen, model.attrs["word_pooling"]))
         asked.append(answers)
     order = np.concatenate(batches)

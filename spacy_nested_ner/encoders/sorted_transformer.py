@@ -136,8 +136,8 @@ def _encode(
     pooled = []
     for batch in batches:
         chosen = [windows[i] for i in batch]
-        ids, types, mask = (t.to(device) for t in shim.pad_windows(chosen))
-        states = shim.module(ids, attention_mask=mask, token_type_ids=types).last_hidden_state
+        ids, mask, _ = (t.to(device) for t in shim.pad_windows(chosen))
+        states = shim.module(ids, attention_mask=mask).last_hidden_state
         pooled.append(pool_windows(states.float(), chosen, how))
     n_vectors = np.array([len(window.counts) for window in windows])
     order = vector_order(np.concatenate(batches), n_vectors)

@@ -21,6 +21,7 @@ def one_way_attention(
     dropout: float = 0.0,
     query_interaction: bool = True,
     query_mask: Optional[Tensor] = None,
+    asked_mask: Optional[Tensor] = None,
 ) -> Tensor:
     """Scaled dot-product attention with the one-way mask of PIQN (section 3.2, eq. 2-3).
 
@@ -33,6 +34,7 @@ def one_way_attention(
     dropout: of the attention weights; give 0 outside training.
     query_interaction: whether queries attend to each other (and themselves) beside the words.
     query_mask: `(batch, queries)` bool, False for padding among the queries, attended to by nobody.
+    asked_mask: `(batch, words)` bool, the words that queries attend to; None for all real ones.
 
     Returns the shape of `value`. Whoever has nobody to attend to gets zeros; what stands at
     padding is arbitrary but finite.
@@ -40,11 +42,12 @@ def one_way_attention(
     word_keys, word_values = key[:, :, :n_words], value[:, :, :n_words]
     words = _attention(query[:, :, :n_words], word_keys, word_values, word_mask, dropout)
     asking = query[:, :, n_words:]
+    asked = word_mask if asked_mask is None else asked_mask
     if query_interaction:
-        mask = torch.cat([word_mask, _query_mask(query_mask, word_mask, asking)], dim=1)
+        mask = torch.cat([asked, _query_mask(query_mask, word_mask, asking)], dim=1)
         queries = _attention(asking, key, value, mask, dropout)
     else:
-        queries = _attention(asking, word_keys, word_values, word_mask, dropout)
+        queries = _attention(asking, word_keys, word_values, asked, dropout)
     return torch.cat([words, queries], dim=2)
 
 
@@ -131,12 +134,18 @@ class OneWayEncoder(nn.Module):
         self.query_interaction = query_interaction
 
     def forward(
-        self, ids: Tensor, types: Tensor, mask: Tensor, content: Tensor, position: Tensor
+        self,
+        ids: Tensor,
+        types: Tensor,
+        mask: Tensor,
+        asked: Tensor,
+        content: Tensor,
+        position: Tensor,
     ) -> Tuple[Tensor, Tensor]:
         """Encode a batch.
 
-        ids, types: `(batch, pieces)` long. mask: `(batch, pieces)` bool, True for real pieces.
-        content, position: `(batch, M, h)`.
+        ids, types: `(batch, pieces)` long. mask, asked: `(batch, pieces)` bool, the real pieces,
+        and those that queries attend to. content, position: `(batch, M, h)`.
         Returns the last layer's states, `(batch, pieces, h)` and `(batch, M, h)`.
         """
         n_pieces = ids.shape[1]
@@ -146,11 +155,17 @@ class OneWayEncoder(nn.Module):
         )
         states = torch.cat([pieces, content], dim=1)
         for layer in self.layers:
-            states = self._layer(layer, states, position, n_pieces, mask)
+            states = self._layer(layer, states, position, n_pieces, mask, asked)
         return states[:, :n_pieces], states[:, n_pieces:]
 
     def _layer(
-        self, layer: Any, states: Tensor, position: Tensor, n_pieces: int, mask: Tensor
+        self,
+        layer: Any,
+        states: Tensor,
+        position: Tensor,
+        n_pieces: int,
+        mask: Tensor,
+        asked: Tensor,
     ) -> Tensor:
         """Query and key projections read (content + position) / 2, values and residual content."""
         pieces, content = states[:, :n_pieces], states[:, n_pieces:]
@@ -164,6 +179,7 @@ class OneWayEncoder(nn.Module):
             mask,
             dropout=self.attention_dropout if self.training else 0.0,
             query_interaction=self.query_interaction,
+            asked_mask=asked,
         )
         states = layer.attention.output(attended.transpose(1, 2).flatten(2), states)
         return layer.output(layer.intermediate(states), states)

@@ -23,6 +23,8 @@ from spacy_nested_ner.encoders.query_encoder import (
     encoder_shim,
     query_shim,
 )
+from spacy_nested_ner.model.architectures import make_architecture
+from spacy_nested_ner.systems import get_system
 from tests.conftest import make_examples, make_pipeline
 
 transformers = pytest.importorskip("transformers")
@@ -209,16 +211,41 @@ def test_marked_segment_has_token_type_1(bert, roberta):
     shim = encoder_shim(make_model(bert))
     [window], _ = cut(shim, [doc], np.array([(0, 1, 3)]), context=1)
     before, inside = window.first, int(window.counts.sum())
-    ids, types, mask = shim.pad_windows([window], mark_segment=True)
-    expected = [0] * (1 + before) + [1] * inside
-    assert before > 0
-    assert types[0].tolist() == expected + [0] * (ids.shape[1] - len(expected))
-    assert mask.all() and not shim.pad_windows([window], mark_segment=False)[1].any()
+    ids, mask, own = shim.pad_windows([window])
+    expected = [False] * (1 + before) + [True] * inside
+    assert before > 0 and mask.all()
+    assert own[0].tolist() == expected + [False] * (ids.shape[1] - len(expected))
     segment = np.array([(0, 1, 3)])
     plain, marked = (make_model(bert, mark_segment=m).predict(([doc], segment)) for m in (0, 1))
     assert np.abs(plain[0] - marked[0]).max() > 1e-3
     with pytest.raises(ValueError, match="mark_segment"):
         make_model(roberta, mark_segment=True)
+
+
+def test_sentences_in_each_others_context_have_queries_of_their_own(directory):
+    [doc] = make_docs([f"{TEXTS[1]} {TEXTS[0]}"])
+    end = len(TEXTS[1].split())
+    model = make_model(directory, context=32, mark_segment=False)
+    segments = np.array([(0, 0, end), (0, end, len(doc))])
+    windows, _ = cut(encoder_shim(model), [doc], segments, context=32)
+    assert np.array_equal(windows[0].ids, windows[1].ids)
+    _, (first, second) = model.predict(([doc], segments))
+    assert np.abs(first - second).max() > 0.01
+
+
+def test_queries_hear_of_the_context_through_the_words_only(bert):
+    """In the first layer the words give their queries what they are themselves."""
+    one, other = make_docs([f"{TEXTS[1]} {TEXTS[0]}", f"{TEXTS[1]} {TEXTS[3]}"])
+    segment = np.array([(0, 0, len(TEXTS[1].split()))])
+    model = make_model(bert, context=32)
+    encoder = encoder_shim(model).module
+    layers = encoder.layers
+    for n_layers, same in ((1, True), (2, False)):
+        encoder.layers = layers[:n_layers]
+        words, first = model.predict(([one], segment))
+        other_words, second = model.predict(([other], segment))
+        assert np.abs(words - other_words).max() > 1e-3
+        assert np.allclose(first, second, atol=1e-6) == same
 
 
 def test_context_shrinks_before_a_segment_is_too_long(bert):
@@ -353,13 +380,13 @@ def test_a_token_of_20_000_characters_is_read_to_its_end(roberta):
     assert np.abs(words[1] - words[4]).max() > 1e-5
 
 
-def test_marked_segment_is_marked_in_all_its_windows(bert):
+def test_all_windows_of_a_long_segment_are_its_own(bert):
     model = make_short_model(bert)
     shim = encoder_shim(model)
     docs = make_docs([LONG])
     windows, _ = cut(shim, docs, whole(docs))
-    _, types, mask = shim.pad_windows(windows, mark_segment=True)
-    assert len(windows) > 2 and (types.sum(1) == mask.sum(1) - 2).all()
+    _, mask, own = shim.pad_windows(windows)
+    assert len(windows) > 2 and (own.sum(1) == mask.sum(1) - 2).all()
 
 
 def test_gradients_of_a_long_segment_reach_all_of_it(directory):
@@ -592,6 +619,15 @@ def test_unsupported_models(tmp_path):
 def test_settings_out_of_range(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         build_query_encoder("anywhere", **settings)
+
+
+@pytest.mark.parametrize("in_encoder", [True, False])
+def test_interaction_of_queries_is_the_same_in_encoder_and_head(in_encoder):
+    encoder = build_query_encoder("anywhere", query_interaction=in_encoder)
+    build_piqn = make_architecture(get_system("piqn"))
+    build_piqn(encoder, query_source="encoder", query_interaction=in_encoder)
+    with pytest.raises(ValueError, match="Set both to the same"):
+        build_piqn(encoder, query_source="encoder", query_interaction=not in_encoder)
 
 
 def test_limit_of_pieces(bert, roberta):

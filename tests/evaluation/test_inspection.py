@@ -117,13 +117,14 @@ def test_queries():
 def test_noisy_spans_of_training_and_prediction():
     text = config(
         "diffusion_ner",
-        component="n_spans = 4\nspans_per_word = 1.5",
-        model="n_spans = 2\nspans_per_word = 1.0",
+        component="spans_per_word = 0.15",
+        model="n_spans = 3",
         architecture="Diffusion",
     )
     training, prediction = one_limit(["a", "b", "c"], FIVE, text)
     assert (training["entities_over"], prediction["entities_over"]) == (2, 0)
-    assert prediction["settings"] == {"n_spans": 4, "spans_per_word": 1.5}
+    assert prediction["settings"] == {"n_spans": None, "spans_per_word": 0.15}
+    assert training["remedy"] == "raise n_spans of the model"
 
 
 def test_proposals():

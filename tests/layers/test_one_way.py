@@ -7,11 +7,12 @@ from torch import Tensor
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder, one_way_attention
 
 
-def full_attention(query, key, value, n_words, word_mask, query_interaction, query_mask):
+def full_attention(query, key, value, n_words, word_mask, query_interaction, query_mask, asked):
     """The definition: one softmax over words and queries under the mask of eq. 3."""
     batch, _, n, width = query.shape
     allowed = torch.zeros((batch, n, n), dtype=torch.bool)
     allowed[:, :, :n_words] = word_mask[:, None, :]
+    allowed[:, n_words:, :n_words] = asked[:, None, :]
     if query_interaction:
         allowed[:, n_words:, n_words:] = query_mask[:, None, :]
     scores = (query @ key.transpose(2, 3) / width**0.5).masked_fill(~allowed[:, None], -torch.inf)
@@ -33,6 +34,7 @@ def test_equals_masked_attention(batch, heads, n_words, n_queries, interaction, 
     query, key, value = (torch.randn(shape, generator=generator).double() for _ in range(3))
     word_mask = torch.rand((batch, n_words), generator=generator) < 0.6
     query_mask = torch.rand((batch, n_queries), generator=generator) < 0.6
+    asked = word_mask & (torch.rand((batch, n_words), generator=generator) < 0.6)
     found = one_way_attention(
         query,
         key,
@@ -41,9 +43,16 @@ def test_equals_masked_attention(batch, heads, n_words, n_queries, interaction, 
         word_mask,
         query_interaction=interaction,
         query_mask=query_mask,
+        asked_mask=asked,
     )
-    expected = full_attention(query, key, value, n_words, word_mask, interaction, query_mask)
+    expected = full_attention(query, key, value, n_words, word_mask, interaction, query_mask, asked)
     torch.testing.assert_close(found, expected)
+    settings = {"query_interaction": interaction, "query_mask": query_mask}
+    of_all = one_way_attention(query, key, value, n_words, word_mask, **settings)
+    of_real = one_way_attention(
+        query, key, value, n_words, word_mask, asked_mask=word_mask, **settings
+    )
+    assert torch.equal(of_all, of_real)
 
 
 def random_states(batch=2, n=7) -> Tensor:
@@ -145,7 +154,7 @@ def tiny_encoder(kind: str, interaction: bool):
     return pretrained, encoder.eval()
 
 
-def reference_encoder(encoder, ids, types, mask, content, position):
+def reference_encoder(encoder, ids, types, mask, asked, content, position):
     """The same sums written as one masked attention over pieces and queries."""
     n_pieces, n_queries = ids.shape[1], content.shape[1]
     places = torch.arange(n_pieces).expand_as(ids) + encoder.first_position
@@ -161,7 +170,9 @@ def reference_encoder(encoder, ids, types, mask, content, position):
             t.reshape(*t.shape[:2], 2, 4).transpose(1, 2)
             for t in (project.query(located), project.key(located), project.value(states))
         ]
-        attended = full_attention(*split, n_pieces, mask, encoder.query_interaction, query_mask)
+        attended = full_attention(
+            *split, n_pieces, mask, encoder.query_interaction, query_mask, asked
+        )
         merged = attended.transpose(1, 2).reshape(states.shape)
         states = layer.attention.output(merged, states)
         states = layer.output(layer.intermediate(states), states)
@@ -172,20 +183,21 @@ def encoder_input():
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(2, 30, (2, 6), generator=generator)
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    asked = mask & torch.tensor([False, True, True, False, False, False])
     content, position = (torch.randn((2, 3, 8), generator=generator).double() for _ in range(2))
-    return ids, torch.zeros_like(ids), mask, content, position
+    return ids, torch.zeros_like(ids), mask, asked, content, position
 
 
 @pytest.mark.parametrize("interaction", [True, False])
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_encoder_and_its_gradients_equal_the_masked_reference(kind, interaction):
     _, encoder = tiny_encoder(kind, interaction)
-    ids, types, mask, content, position = encoder_input()
+    ids, types, mask, asked, content, position = encoder_input()
     content.requires_grad_(), position.requires_grad_()
     inputs = [content, position, *encoder.parameters()]
     results = []
     for run in (encoder, lambda *args: reference_encoder(encoder, *args)):
-        pieces, queries = run(ids, types, mask, content, position)
+        pieces, queries = run(ids, types, mask, asked, content, position)
         pieces = pieces[mask]
         loss = (pieces**3).sum() + (queries.sin() * queries).sum()
         results.append([pieces, queries, *torch.autograd.grad(loss, inputs)])
@@ -196,9 +208,9 @@ def test_encoder_and_its_gradients_equal_the_masked_reference(kind, interaction)
 @pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "camembert"])
 def test_pieces_are_those_of_the_encoder_without_queries(kind):
     pretrained, encoder = tiny_encoder(kind, True)
-    ids, types, mask, content, position = encoder_input()
+    ids, types, mask, asked, content, position = encoder_input()
     # Hugging Face finds RoBERTa's positions by the padding id.
     ids = ids.masked_fill(~mask, 1)
-    pieces, _ = encoder(ids, types, mask, content, position)
+    pieces, _ = encoder(ids, types, mask, asked, content, position)
     expected = pretrained(input_ids=ids, attention_mask=mask.long()).last_hidden_state
     torch.testing.assert_close(pieces[mask], expected[mask])

@@ -12,7 +12,6 @@ OPTIONS = {
     "threshold": 0.0,
     "steps": 2,
     "n_spans": 25,
-    "spans_per_word": 0.0,
     "found_in": "last_step",
 }
 TEXTS = [SENTENCES[0][0], "p53", SENTENCES[7][0]]
@@ -55,6 +54,16 @@ def test_dials_are_changed_on_the_pipe_and_saved(nlp, tmp_path) -> None:
     (steps,) = way(loaded, docs)
     assert len(steps) == 7 and steps[0].spans.shape == (1, 300, 2)
     assert loaded.get_pipe("ner").cfg["steps"] == 7
+
+
+@pytest.mark.parametrize(("given", "made"), [(10, 10), (60, 60), (120, 120), (None, 140)])
+def test_a_number_of_spans_counts_however_long_the_doc(nlp, given, made) -> None:
+    cfg, doc = nlp.get_pipe("ner").cfg, nlp.make_doc("word " * 70)
+    own = dict(cfg)
+    cfg.update(n_spans=given)
+    (steps,) = way(nlp, [doc])
+    cfg.update(own)
+    assert len(doc) == 70 and steps[0].spans.shape == (1, made, 2)
 
 
 @pytest.mark.parametrize("n_process", [1, 2])

@@ -54,7 +54,6 @@ DIFFUSION_PAPER = {
     "boundary": "sigmoid",
     "offset_reach": 0,
     "answer_pooling": False,
-    "spans_per_word": 0.0,
     "repetition": 0.0,
     "assignment": "one_to_one",
     "none": "unmatched",

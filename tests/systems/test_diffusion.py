@@ -490,17 +490,11 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     found = head(words, mask, options={**dials, "threshold": 0.1, "found_in": found_in})
     assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
     steps = head.trajectory(words, mask, dials)
-    by_span: Dict[Tuple[int, ...], Dict[int, float]] = {}
+    best: Dict[Tuple[int, ...], float] = {}
     for step in steps if found_in == "every_step" else steps[-1:]:
-        now: Dict[Tuple[int, ...], Dict[int, float]] = {}
         for row, i in torch.nonzero((step.label >= 0) & (step.score >= 0.1) & step.real).tolist():
-            labels = now.setdefault((row, *step.spans[row, i].tolist()), {})
-            label, score = int(step.label[row, i]), float(step.score[row, i])
-            labels[label] = max(score, labels.get(label, 0.0))
-        for key, labels in now.items():
-            if max(labels.values()) >= max(by_span.get(key, {-1: 0.0}).values()):
-                by_span[key] = labels
-    best = {(*key, k): score for key, labels in by_span.items() for k, score in labels.items()}
+            key = (row, *step.spans[row, i].tolist(), int(step.label[row, i]))
+            best[key] = max(float(step.score[row, i]), best.get(key, 0.0))
     keys = zip(*(column.tolist() for column in found[:4]))
     assert dict(zip(keys, found.score.tolist())) == pytest.approx(best)
     assert len(best) > 10
@@ -586,23 +580,38 @@ def test_the_sentence_is_encoded_once(steps) -> None:
 @pytest.mark.parametrize("n_spans", [1, 10, 300])
 def test_more_and_fewer_spans_than_trained_with(n_spans) -> None:
     head, (words, mask) = make_head(n_spans=12).eval(), random_batch()
-    (step,) = head.trajectory(words, mask, {"n_spans": n_spans, "spans_per_word": 0, "steps": 1})
+    (step,) = head.trajectory(words, mask, {"n_spans": n_spans, "steps": 1})
     assert step.spans.shape == (3, n_spans, 2) and step.real.all()
     assert ((step.spans >= 0) & (step.spans < mask.sum(1)[:, None, None])).all()
 
 
-def test_longer_sentences_get_more_spans() -> None:
-    head, (words, mask) = make_head().eval(), random_batch((20, 3))
-    (step,) = head.trajectory(words, mask, {"n_spans": 8, "spans_per_word": 1.5, "steps": 1})
-    assert step.real.sum(1).tolist() == [30, 8]
+def test_longer_sentences_get_more_spans_and_shorter_ones_not_too_few() -> None:
+    head, (words, mask) = make_head().eval(), random_batch((40, 31, 3))
+    options = {"n_spans": None, "spans_per_word": 1.5, "steps": 1}
+    (step,) = head.trajectory(words, mask, options)
+    assert step.real.sum(1).tolist() == [60, 47, 45]
+
+
+def test_a_label_found_in_one_step_outlives_a_surer_label_of_another_step() -> None:
+    """One span with two labels in the first step, of which the second step repeats one."""
+    spans, one = torch.tensor([[[1, 2], [1, 2]]]), torch.ones(1, 2, dtype=torch.bool)
+    labels = torch.eye(3)[[1, 2]].unsqueeze(0), torch.eye(3)[[1, 1]].unsqueeze(0)
+    scores = torch.tensor([[0.85, 0.84]]), torch.tensor([[0.9, 0.7]])
+    steps = [
+        Denoised(1 - i, one, spans, spans, one, said, score)
+        for i, (said, score) in enumerate(zip(labels, scores))
+    ]
+    found = make_head(2).entities(steps, {"threshold": 0.8})
+    assert rows_of(found) == [(0, 1, 2, 0), (0, 1, 2, 1)]
+    assert sorted(found.score.tolist()) == pytest.approx([0.84, 0.9])
 
 
 def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
-    head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((40, 12))
+    head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((100, 12))
     for offset in (head.left_offset, head.right_offset):
         offset.bias.data[2] = 1000.0  # every span stays where it is
     head.classifier.output.bias.data[0] = -1000.0  # and is an entity
-    options = {"n_spans": 1, "spans_per_word": 0.25, "found_in": "last_step"}
+    options = {"n_spans": None, "spans_per_word": 0.1, "found_in": "last_step"}
     together = head(words, mask, options=options)
     alone = head(words[1:, :12], mask[1:, :12], options=options)
     mine = together.segment == 1
@@ -616,7 +625,7 @@ def test_reverse_process_step_by_step(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch((40, 25))
     heard = []
     head.time.register_forward_pre_hook(lambda _, args: heard.append(args[0].tolist()))
-    options = {"steps": 4, "n_spans": 20, "spans_per_word": 0.0, "eta": eta, "seed": 7}
+    options = {"steps": 4, "n_spans": 20, "eta": eta, "seed": 7}
     steps, lengths = head.trajectory(words, mask, options), mask.sum(1, keepdim=True)
     times = [999, 749, 499, 249]
     torch.testing.assert_close(torch.tensor(heard), torch.tensor([[t / 1000] * 2 for t in times]))
@@ -742,6 +751,7 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
         ({"pointer": "laser"}, "additive"),
         ({"timesteps": 0}, "timesteps must be .* of at least 1"),
         ({"n_spans": 0}, "n_spans must be .* of at least 1"),
+        ({"spans_per_word": 0.0}, "spans_per_word must be positive without n_spans"),
         ({"word_width": 0}, "word_width must be .* of at least 1"),
         ({"word_weight": -1.0}, "word_weight must be .* of at least 0"),
         ({"candidate_weight": -1.0}, "candidate_weight must be .* of at least 0"),
@@ -764,6 +774,9 @@ def test_wrong_options_are_refused() -> None:
         head(words, mask, options={"steps": 11})
     with pytest.raises(ValueError, match="n_spans must be at least 1"):
         head(words, mask, options={"n_spans": 0})
+    for per_word in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="spans_per_word must be positive without n_spans"):
+            head(words, mask, options={"n_spans": None, "spans_per_word": per_word})
     for eta in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="eta must be 0 to 1"):
             head(words, mask, options={"eta": eta})

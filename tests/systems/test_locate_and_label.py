@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from head_samples import GOLD, LOCATE_SMALL, WIDTH, random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
+from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.systems.head import Gold, mean_losses
 from spacy_nested_ner.systems.locate_and_label.head import (
     LocateAndLabel,
@@ -36,6 +38,10 @@ def spans(*rows: Tuple[int, int, int]) -> Spans:
 
 def listed(found: Spans) -> List[Tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in found)))
+
+
+def adjust(head: LocateAndLabel, words: Words, chosen: Spans) -> Tuple[Tensor, Spans, Tensor]:
+    return head.adjust(words, chosen, words.range_max(*chosen))
 
 
 def fix_offsets(head: LocateAndLabel, left: float, right: float) -> None:
@@ -80,7 +86,7 @@ def test_the_regressor_reads_the_outer_words_and_the_edges() -> None:
     head = make_head()
     torch.nn.init.normal_(head.offsets.output.weight)
     states, mask = torch.randn(2, 4, 16), torch.tensor([[True] * 4, [True] * 2 + [False] * 2])
-    found = head.adjust(Words(states, mask), spans((0, 1, 2), (0, 0, 0), (1, 0, 1)))[0]
+    found = adjust(head, Words(states, mask), spans((0, 1, 2), (0, 0, 0), (1, 0, 1)))[0]
     left, right = head.edges
     outer = [(states[0, 0], states[0, 3]), (left, states[0, 1]), (left, right)]
     inner = [states[0, 1:3], states[0, :1], states[1, :2]]
@@ -95,10 +101,10 @@ def test_adjusted_spans_are_rounded_and_clamped() -> None:
     head, mask = make_head(), torch.tensor([[True] * 5, [True, True, False, False, False]])
     words = Words(torch.randn(2, 5, 16), mask)
     fix_offsets(head, -1.4, 0.5)  # floor(t + 1/2): -1 and 1
-    _, adjusted, legal = head.adjust(words, spans((0, 2, 3), (0, 0, 4), (1, 1, 1)))
+    _, adjusted, legal = adjust(head, words, spans((0, 2, 3), (0, 0, 4), (1, 1, 1)))
     assert listed(adjusted) == [(0, 1, 4), (0, 0, 4), (1, 0, 1)] and legal.all()
     fix_offsets(head, 2.0, -2.0)
-    _, _, legal = head.adjust(words, spans((0, 0, 4), (0, 2, 3), (1, 1, 1)))
+    _, _, legal = adjust(head, words, spans((0, 0, 4), (0, 2, 3), (1, 1, 1)))
     assert legal.tolist() == [True, False, False]  # the first is one word now, the others are none
 
 
@@ -106,7 +112,7 @@ def test_the_sigmoid_regressor_never_moves_a_boundary_to_the_left() -> None:
     head, (states, mask) = make_head(regressor="sigmoid"), random_batch()
     fix_offsets(head, -20.0, 0.0)
     words = head.encode(states, mask)
-    offsets, _, _ = head.adjust(words, spans((0, 2, 3), (1, 1, 1)))
+    offsets, _, _ = adjust(head, words, spans((0, 2, 3), (1, 1, 1)))
     torch.testing.assert_close(offsets[:, 1], torch.tensor([3.0, 1.5]))  # half the sentence
     assert (offsets[:, 0] >= 0).all()
 
@@ -136,7 +142,7 @@ def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
     expected = 0.8 * -((1 - p[0]) ** 2) * p[0].log()
     expected = expected + 0.75 * -(p[1] ** 2) * (1 - p[1]).log()
     expected = expected - (p[2] ** 2) * (1 - p[2]).log()
-    loss = head._filter_loss(words, chosen, value, positive)
+    loss = head._filter_loss(words, chosen, words.range_max(*chosen), value, positive)
     torch.testing.assert_close(loss.total, expected)
     assert loss.terms == 1 + 3  # the positive span and the sentences
 
@@ -303,8 +309,71 @@ def test_the_filter_threshold_drops_seeds() -> None:
     words = head.encode(states, mask)
     probability = head.filter.inside(words, head.seeds(mask)).sigmoid().squeeze(-1)
     cut = probability.median().item()
-    assert len(head.proposals(words, cut).row) == int((probability >= cut).sum())
+    passing, pooled = head.proposals(words, cut)
+    assert len(passing.row) == int((probability >= cut).sum())
+    assert torch.equal(pooled, words.range_max(*passing))
     assert not len(head.predict(states, mask, {"filter_threshold": 1.1}).score)
+
+
+@pytest.mark.parametrize("span_filter", [True, False])
+def test_seeds_are_pooled_once_in_training_and_in_prediction(span_filter, monkeypatch) -> None:
+    head, (words, mask) = make_head(span_filter=span_filter), random_batch()
+    pooled: List[int] = []
+    look_up = RangeMax.__call__
+
+    def counted(runs: RangeMax, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        pooled.append(len(row))
+        return look_up(runs, row, start, end)
+
+    monkeypatch.setattr(RangeMax, "__call__", counted)
+    head.losses(words, mask, Gold.from_lists(GOLD))
+    assert len(pooled) == 2  # seeds and what they become
+    head.predict(words, mask, {"filter_threshold": 0.0})
+    assert len(pooled) == 4
+
+
+def test_losses_and_gradients_of_shared_seeds_are_those_of_each_stage_on_its_own() -> None:
+    """With the maximum of each span taken anew, word by word, wherever it is read."""
+    head, gold = make_head(), Gold.from_lists(GOLD)
+    for parameter in head.parameters():  # the regressor starts at no movement, and so without slope
+        torch.nn.init.normal_(parameter, std=0.3)
+    words, mask = random_batch()
+    found = mean_losses([head.losses(words, mask, gold)])
+    read = head.encode(words, mask)
+    seeds = head.seeds(mask)
+    seeds = Spans(*(torch.cat(p) for p in zip(seeds, head.unreachable(gold))))
+
+    def maxima() -> Tensor:
+        rows = zip(*(column.tolist() for column in seeds))
+        return torch.stack([read.states[row, a : b + 1].amax(0) for row, a, b in rows])
+
+    value, paired = best_entity(seeds, gold)
+    positive = value >= head.seed_iou
+    p = head.filter.at(read.states, maxima(), *seeds).squeeze(-1).sigmoid()
+    p_right = torch.where(positive, p, 1 - p)
+    weights = torch.where(positive, value, 1 - value)
+    expected = {
+        "filter": -(weights * (1 - p_right) ** 2 * p_right.log()).sum()
+        / (positive.sum() + len(mask))
+    }
+    offsets, adjusted, legal = head.adjust(read, seeds, maxima())
+    apart = head._regression_losses(seeds, offsets, gold, paired, positive)
+    apart["label"] = head._label_loss(read, head.merge(adjusted.pick(legal), mask.shape[1]), gold)
+    expected.update(mean_losses([apart]))
+    assert set(found) == set(expected)
+    parameters = dict(head.named_parameters())
+    for name in found:
+        torch.testing.assert_close(found[name], expected[name])
+        slopes = [
+            torch.autograd.grad(
+                each[name], list(parameters.values()), retain_graph=True, allow_unused=True
+            )
+            for each in (found, expected)
+        ]
+        for one, other in zip(*slopes):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(one, other)
 
 
 def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:

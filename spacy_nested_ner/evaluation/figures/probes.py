@@ -154,8 +154,8 @@ def offset_counts(pipe: NestedNER, docs: Sequence[Doc]) -> Dict[str, int]:
     counts = np.zeros(len(OFFSETS), dtype=np.int64)
     for batch in _read(pipe, docs):
         words = head.encode(batch.words, batch.mask)
-        seeds = head.proposals(words, pipe.cfg["filter_threshold"])
-        _, moved, legal = head.adjust(words, seeds)
+        seeds, pooled = head.proposals(words, pipe.cfg["filter_threshold"])
+        _, moved, legal = head.adjust(words, seeds, pooled)
         found = head.predict(batch.words, batch.mask, pipe.cfg)
         size = batch.mask.shape[1]
         ends = _places(moved.row, moved.start, moved.end, size)
@@ -270,7 +270,7 @@ def step_trade_off(
     rows = []
     for n_spans in spans:
         for n_steps in steps:
-            with _settings(pipe, steps=n_steps, n_spans=n_spans, spans_per_word=0.0):
+            with _settings(pipe, steps=n_steps, n_spans=n_spans):
                 run = run_pipeline(nlp, [_fresh(nlp, eg) for eg in examples], pipe.key)
             speed = run.words / run.seconds
             row = {"steps": n_steps, "spans": n_spans, "f": strict(run.table).f or 0.0}

@@ -1,10 +1,13 @@
 """DiffusionNER (Shen et al. 2023)."""
 
-from math import ceil
 from typing import Any, List, Mapping
 
 from spacy_nested_ner.systems.base import Limit, System
-from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
+from spacy_nested_ner.systems.diffusion.settings import (
+    DiffusionOptions,
+    DiffusionSettings,
+    span_count,
+)
 
 
 class DiffusionSystem(System):
@@ -18,12 +21,13 @@ class DiffusionSystem(System):
 
 
 def _noisy_spans(when: str, values: Mapping[str, Any], owner: str) -> Limit:
-    shown = {name: values[name] for name in ("n_spans", "spans_per_word")}
+    n_spans, per_word = values["n_spans"], values["spans_per_word"]
+    name = "spans_per_word" if n_spans is None else "n_spans"
     return Limit(
         f"noisy spans in {when}",
-        shown,
-        f"raise n_spans or spans_per_word of the {owner}",
-        entities=lambda words: max(ceil(words * shown["spans_per_word"]), shown["n_spans"]),
+        {"n_spans": n_spans, "spans_per_word": per_word},
+        f"raise {name} of the {owner}",
+        entities=lambda words: span_count(words, n_spans, per_word),
     )
 
 

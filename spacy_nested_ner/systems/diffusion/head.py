@@ -22,7 +22,7 @@ from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
-from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
+from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
 from spacy_nested_ner.systems.head import Gold, Loss, Predictions, marked
 from spacy_nested_ner.systems.matched import Answers, MatchedHead
 
@@ -455,14 +455,15 @@ class Diffusion(MatchedHead):
         """The entities among the spans of a reverse process, or of its end.
 
         options: `score` "sum" is the mean of the probabilities of the label and of the two
-        boundaries, a third of the paper's sum; of equal spans the highest counts, in the step that
-        has it. "label" is what the classifier says of the words that the pointers show, without a
-        look at how sure they are of them: the mean over the spans of one kind that show them, in
+        boundaries, a third of the paper's sum, and the highest of all spans with these words and
+        this label. "label" is what the classifier says of the words that the pointers show, without
+        a look at how sure they are of them: the mean over the spans of one kind that show them, in
         the steps given, and the highest of the kinds. `threshold` on either.
         """
         threshold = options.get("threshold", 0.0)
         if self._option(options, "score", SCORES) == "sum":
-            return distinct(from_best_steps([_reaching(step, threshold) for step in steps]))
+            found = [_reaching(step, threshold) for step in steps]
+            return distinct(Predictions(*map(torch.cat, zip(*found))))
         return distinct(from_all_steps(steps, len(self.kinds), threshold))
 
     @staticmethod
@@ -477,9 +478,8 @@ class Diffusion(MatchedHead):
         """The spans before and after every denoising step, noisiest first.
 
         words: `(B, N, width)`; mask: `(B, N)` bool. options: `steps` of the reverse process;
-        `n_spans` and `spans_per_word`, of which the larger number counts; `eta` (see
-        `reverse_step`); `seed` of the noise; `score`. None of them depends on what was trained
-        with.
+        `n_spans` and `spans_per_word`, see `span_counts`; `eta` (see `reverse_step`); `seed` of the
+        noise; `score`. None of them depends on what was trained with.
         """
         return list(self._reverse(words, mask, options, every_step=True))
 
@@ -497,13 +497,11 @@ class Diffusion(MatchedHead):
         if not 0 <= eta <= 1:
             raise ValueError(_says(f"eta must be 0 to 1, got {eta}"))
         n_spans = options.get("n_spans", self.n_spans)
-        if n_spans < 1:
-            raise ValueError(_says(f"n_spans must be at least 1, got {n_spans}"))
+        per_word = options.get("spans_per_word", self.spans_per_word)
+        check_spans(n_spans, per_word)
         sentence = self.read(words, mask)
         lengths = sentence.lengths
-        counts = span_counts(
-            lengths[:, 0], n_spans, options.get("spans_per_word", self.spans_per_word)
-        )
+        counts = span_counts(lengths[:, 0], n_spans, per_word)
         size = int(counts.max())
         real = torch.arange(size, device=mask.device) < counts.unsqueeze(1)
         kinds = deal_kinds(size, len(self.kinds)).to(words.device)
@@ -739,9 +737,20 @@ def deal_kinds(n_spans: int, n_kinds: int) -> Tensor:
     return (share * n_kinds).long()
 
 
-def span_counts(lengths: Tensor, n_spans: int, per_word: float) -> Tensor:
-    """Noisy spans of sentences of so many words, `(B,)` long."""
-    return (lengths * per_word).ceil().long().clamp(min=n_spans)
+def check_spans(n_spans: Optional[int], per_word: float) -> None:
+    """ValueError for numbers that make no noisy span."""
+    if n_spans is not None:
+        check_least("Diffusion", 1, n_spans=n_spans)
+    elif not per_word > 0:
+        raise ValueError(_says(f"spans_per_word must be positive without n_spans, got {per_word}"))
+
+
+def span_counts(lengths: Tensor, n_spans: Optional[int], per_word: float) -> Tensor:
+    """Noisy spans of sentences of so many words, `(B,)` long: `n_spans`, or, where that is None, so
+    many `per_word`, with `FEWEST_WORDS` for a shorter sentence."""
+    if n_spans is not None:
+        return torch.full_like(lengths, n_spans)
+    return (lengths.clamp(min=FEWEST_WORDS) * per_word).ceil().long()
 
 
 def share_of(share: float, n_spans: Tensor, n_gold: Tensor) -> Tensor:
@@ -787,23 +796,6 @@ def _reaching(step: Denoised, threshold: float) -> Predictions:
     first, end = step.spans[segment, span].unbind(-1)
     label = label[segment, span].clamp(min=0)
     return Predictions(segment, first, end, label, step.score[segment, span])
-
-
-def from_best_steps(found: List[Predictions]) -> Predictions:
-    """Each span with the labels of the step in which it has its highest score, the latest of them.
-
-    found: entities of one step after the other.
-    """
-    joined = Predictions(*map(torch.cat, zip(*found)))
-    if len(found) == 1 or not len(joined.score):
-        return joined
-    step = torch.cat([torch.full_like(each.start, i) for i, each in enumerate(found)])
-    _, span = torch.stack(joined[:3], dim=1).unique(dim=0, return_inverse=True)
-    best = torch.zeros_like(joined.score).scatter_reduce(0, span, joined.score, "amax")
-    # Not `==`: NaN, which is best of all, would not be equal to itself.
-    step_if_best = step * ~(joined.score < best[span])
-    chosen = torch.zeros_like(step).scatter_reduce(0, span, step_if_best, "amax")
-    return Predictions(*(column[step == chosen[span]] for column in joined))
 
 
 def from_all_steps(steps: List[Denoised], n_kinds: int, threshold: float) -> Predictions:

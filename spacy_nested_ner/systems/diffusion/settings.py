@@ -1,10 +1,14 @@
 """Settings of `diffusion_ner`. Tables, equations and sections are those of Shen et al. 2023."""
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Optional
 
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.settings import setting
+
+# A shorter sentence gets as many noisy spans as one of so many words.
+FEWEST_WORDS = 30
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,15 @@ class DiffusionSettings(ModelSettings):
         'diffuse the two "boundaries" (the paper) or "left_width" (authors\' code)',
         choices=("boundaries", "left_width"),
     )
-    n_spans: int = setting(
-        30, "noisy spans of a sentence in training: the larger of this and spans_per_word", least=1
+    n_spans: Optional[int] = setting(
+        None,
+        "noisy spans of a sentence in training, never fewer than it has entities; null makes them "
+        "`spans_per_word`",
+        least=1,
     )
-    spans_per_word: float = setting(1.0, "noisy spans per word in training", least=0)
+    spans_per_word: float = setting(
+        1.0, "noisy spans per word in training; a short sentence counts as 30 words", least=0
+    )
     repetition: float = setting(
         0.5,
         "share of the noisy spans that start as copies of gold entities; 1 is the paper's "
@@ -123,7 +132,7 @@ class DiffusionSettings(ModelSettings):
                 f"hidden_width ({self.hidden_width}) must be a multiple of twice the "
                 f"attention_heads ({self.attention_heads})"
             )
-        return None
+        return spans_conflict(self.n_spans, self.spans_per_word)
 
 
 @dataclass(frozen=True)
@@ -134,10 +143,12 @@ class DiffusionOptions(Options):
     steps: int = setting(
         3, "denoising steps", least=1, most=1000, source="algorithm 2; the paper has 5"
     )
-    n_spans: int = setting(
-        60, "noisy spans of a sentence: the larger of this and spans_per_word", least=1
+    n_spans: Optional[int] = setting(
+        None, "noisy spans of a sentence; null makes them `spans_per_word`", least=1
     )
-    spans_per_word: float = setting(2.0, "noisy spans per word", least=0)
+    spans_per_word: float = setting(
+        2.0, "noisy spans per word; a short sentence counts as 30 words", least=0
+    )
     eta: float = setting(
         0.0,
         "0: deterministic steps (the paper); 1: as noisy as the forward process (authors' code)",
@@ -158,3 +169,18 @@ class DiffusionOptions(Options):
     seed: int = setting(
         0, "of the noise, which is the same for every text", least=0, most=2**32 - 1
     )
+
+    def conflict(self) -> Optional[str]:
+        return spans_conflict(self.n_spans, self.spans_per_word)
+
+
+def spans_conflict(n_spans: Optional[int], per_word: float) -> Optional[str]:
+    """Without a number of spans there must be some for each word."""
+    if n_spans is None and not per_word:
+        return f"spans_per_word must be positive without n_spans, got {per_word}"
+    return None
+
+
+def span_count(words: int, n_spans: Optional[int], per_word: float) -> int:
+    """Noisy spans of a sentence of so many words."""
+    return ceil(max(words, FEWEST_WORDS) * per_word) if n_spans is None else n_spans

@@ -97,15 +97,14 @@ class LocateAndLabel(Head):
         row, start, length = torch.nonzero(inside, as_tuple=True)
         return Spans(row, start, end[start, length])
 
-    def adjust(self, words: Words, spans: Spans) -> Tuple[Tensor, Spans, Tensor]:
+    def adjust(self, words: Words, spans: Spans, pooled: Tensor) -> Tuple[Tensor, Spans, Tensor]:
         """Offsets `(S, 2)` of both boundaries (eq. 4-5), the adjusted spans (eq. 6-7), and which of
-        them are spans at all, `(S,)` bool."""
+        them are spans at all, `(S,)` bool. pooled: `(S, h)`, the maximum over the words of each.
+        """
         if self.offsets is None or self.edges is None:
             return words.states.new_zeros(len(spans.row), 2), spans, spans.row >= 0
         outside = words.outside(self.edges)
-        offsets = self.offsets.at(
-            outside, words.range_max(*spans), spans.row, spans.start, spans.end + 2
-        )
+        offsets = self.offsets.at(outside, pooled, spans.row, spans.start, spans.end + 2)
         last = words.mask.sum(dim=1)[spans.row] - 1
         if self.regressor == "sigmoid":
             offsets = offsets.sigmoid() * (last + 1).unsqueeze(1)
@@ -136,9 +135,10 @@ class LocateAndLabel(Head):
         spans, iou, paired = spans.pick(chosen), iou[chosen], paired[chosen]
         positive = positive[chosen]
         losses = {}
+        pooled = read.range_max(*spans)
         if self.filter is not None:
-            losses["filter"] = self._filter_loss(read, spans, iou, positive)
-        offsets, adjusted, legal = self.adjust(read, spans)
+            losses["filter"] = self._filter_loss(read, spans, pooled, iou, positive)
+        offsets, adjusted, legal = self.adjust(read, spans, pooled)
         if self.regressor is not None:
             losses.update(self._regression_losses(spans, offsets, gold, paired, positive))
         proposals = self.merge(adjusted.pick(legal), mask.shape[1])
@@ -174,10 +174,12 @@ class LocateAndLabel(Head):
         """Eq. 11: examples that match in part count less."""
         return torch.where(positive, iou, 1.0 - iou) ** self.soft_examples
 
-    def _filter_loss(self, words: Words, spans: Spans, iou: Tensor, positive: Tensor) -> Loss:
+    def _filter_loss(
+        self, words: Words, spans: Spans, pooled: Tensor, iou: Tensor, positive: Tensor
+    ) -> Loss:
         """Eq. 12."""
         assert self.filter is not None
-        logits = self.filter.inside(words, spans).squeeze(-1)
+        logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
         terms = focal_terms(logits, positive.to(logits.dtype), self.focal)
         weights = self._weights(iou, positive)
         return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[0])
@@ -254,20 +256,22 @@ class LocateAndLabel(Head):
         of eq. 18) and `nms_decay` (u; 1 for no soft-NMS).
         """
         read = self.encode(words, mask)
-        spans = self.proposals(read, options.get("filter_threshold", 0.0))
-        _, adjusted, legal = self.adjust(read, spans)
+        spans, pooled = self.proposals(read, options.get("filter_threshold", 0.0))
+        _, adjusted, legal = self.adjust(read, spans, pooled)
         spans = self.merge(adjusted.pick(legal), mask.shape[1])
         scores = self.label_probability(self.labels.inside(read, spans))
         return self.decode(spans, scores, options)
 
-    def proposals(self, words: Words, threshold: float) -> Spans:
-        """The seeds that the filter lets pass."""
+    def proposals(self, words: Words, threshold: float) -> Tuple[Spans, Tensor]:
+        """The seeds that the filter lets pass, and the maximum over the words of each, `(S, h)`."""
         spans = self.seeds(words.mask)
+        pooled = words.range_max(*spans)
         if self.filter is None:
-            return spans
-        logits = self.filter.inside(words, spans).squeeze(-1)
+            return spans, pooled
+        logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
         # NaN passes, for the component to report: a diverged model must not look like a shy one.
-        return spans.pick((logits.sigmoid() >= threshold) | logits.isnan())
+        passing = (logits.sigmoid() >= threshold) | logits.isnan()
+        return spans.pick(passing), pooled[passing]
 
     def label_probability(self, logits: Tensor) -> Tensor:
         """`(S, C)` probability of each label, without None; of a softmax only the best of all."""

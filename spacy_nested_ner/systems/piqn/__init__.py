@@ -25,6 +25,12 @@ class PIQNSystem(System):
             )
         if has_queries:
             settings = replace(settings, n_queries=tok2vec.n_queries)
+            if tok2vec.query_interaction != settings.query_interaction:
+                raise ValueError(
+                    f"query_interaction is {settings.query_interaction} here and "
+                    f"{tok2vec.query_interaction} in the tok2vec, so that queries would see each "
+                    "other in one half of the model only. Set both to the same"
+                )
         return tok2vec, settings
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:

@@ -151,7 +151,8 @@ class ProposerRegressor(Head):
         self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
     ) -> Dict[str, Loss]:
         """Negative log-likelihood of the assigned targets (eq. 24), a mean over the proposals of
-        the batch where the paper sums over those of a sentence (eq. 25)."""
+        the batch where the paper sums over those of a sentence (eq. 25): the size of a step does
+        not hang on the lengths of the sentences."""
         words, stages = self.refine(words, mask)
         real = stages[-1].mask
         logits, spans = self.answer(words, mask, stages[-1])
@@ -363,7 +364,11 @@ class FeaturePyramid(nn.Module):
 
 
 class RecurrentBlock(nn.Module):
-    """LayerNorm, BiGRU and a linear layer (eq. 6); half of the width for each direction."""
+    """LayerNorm, BiGRU and a linear layer (eq. 6).
+
+    Each direction has half of the width, so that both together are as wide as what they read; in
+    the authors' code each has all of it, which makes 2.5 times as many weights.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
