@@ -1,12 +1,14 @@
 """Signatures of the models, named once."""
 
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from dataclasses import dataclass
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 from torch import Tensor
+
+from spacy_nested_ner.systems.base import Options
 
 # (first word, last word, label index) of a gold entity, counted from its segment's first word.
 Entity = Tuple[int, int, int]
@@ -41,7 +43,7 @@ class HeadInput:
     docs: List[Doc]
     segments: np.ndarray
     gold: Optional[List[List[Entity]]] = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Optional[Options] = None
 
 
 class Rows(NamedTuple):

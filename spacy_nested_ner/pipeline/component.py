@@ -51,7 +51,8 @@ from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments, lacks_sentences
 from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN, remember, usual_length
 from spacy_nested_ner.pipeline.settings import PipeSettings
-from spacy_nested_ner.systems.settings import S, Settings, defaults_of, names_of, take, unknown_name
+from spacy_nested_ner.systems.base import Options
+from spacy_nested_ner.systems.settings import S, defaults_of, names_of, take, unknown_name
 from spacy_nested_ner.training.adversarial import embedding_tables, moved, new_gradients
 from spacy_nested_ner.training.optimizer import AdamW
 
@@ -93,32 +94,30 @@ class NestedNER(TrainablePipe):
         name: str,
         *,
         scorer: Optional[Callable] = None,
-        options: Type[Settings] = Settings,
         **settings: Any,
     ) -> None:
         """Create the pipe.
 
-        options (Type[Settings]): The run-time options of the head (thresholds).
-        settings: Any of `PipeSettings` and of the options; defaults for the others. They live in
-            `pipe.cfg` and are checked whenever they are used.
+        settings: Any of `PipeSettings` and of the system's options; defaults for the others. They
+            live in `pipe.cfg` and are checked whenever they are used.
         RAISES (ValueError): For a setting that is not known or out of its range, by name.
         """
         self.vocab, self.model, self.name = vocab, model, name
         self.scorer = scorer
-        self._options = options
+        self._options = system_of(model).options
         self._warned: Set[str] = set()
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "learned_from": dict(NOTHING_SEEN),
             **defaults_of(PipeSettings),
-            **defaults_of(options),
+            **defaults_of(self._options),
             **settings,
         }
         self._check_settings()
 
     def _check_settings(self) -> None:
         self._settings()
-        self._run_time({})
+        self.options()
 
     def _settings(self) -> PipeSettings:
         """Those of `pipe.cfg` that all components share, checked."""
@@ -128,8 +127,8 @@ class NestedNER(TrainablePipe):
             raise ValueError(self._says(problem))
         return self._take(PipeSettings, self.cfg)
 
-    def _run_time(self, changed: Mapping[str, Any]) -> Dict[str, Any]:
-        """The head's run-time options, checked: those of one call before those of the pipe."""
+    def options(self, **changed: Any) -> Options:
+        """The head's run-time options, checked: those of one call before those of `pipe.cfg`."""
         names = names_of(self._options)
         unknown = ", ".join(sorted(set(changed) - set(names)))
         if unknown:
@@ -137,7 +136,7 @@ class NestedNER(TrainablePipe):
             raise ValueError(
                 self._says(f"{unknown} cannot be set for one call, only {known}; see pipe.cfg")
             )
-        return dict(vars(self._take(self._options, {**self.cfg, **changed})))
+        return self._take(self._options, {**self.cfg, **changed})
 
     def _take(self, kind: Type[S], values: Mapping[str, Any]) -> S:
         try:
@@ -302,7 +301,7 @@ class NestedNER(TrainablePipe):
     def _check_call(self, options: Mapping[str, Any]) -> None:
         """Wrong settings are no fault of a doc: the error handler is not asked about them."""
         self._settings()
-        self._run_time(options)
+        self.options(**options)
 
     def predict(self, docs: Iterable[Doc], **options: Any) -> SegmentSpans:
         """Find spans without setting them. options: see `pipe`.
@@ -310,11 +309,11 @@ class NestedNER(TrainablePipe):
         RETURNS (SegmentSpans): For `set_annotations`.
         """
         docs = list(docs)
-        options = self._run_time(options)
+        chosen = self.options(**options)
         segments = self.segments(docs)
         if not len(segments.rows):
             return SegmentSpans(segments, NO_SPANS)
-        output = self.model.predict(HeadInput(docs, segments.rows, options=options))
+        output = self.model.predict(HeadInput(docs, segments.rows, options=chosen))
         if not np.isfinite(output.spans.score).all():
             raise ValueError(
                 self._says(

@@ -40,8 +40,7 @@ def make_factory(system: System) -> Callable[..., Any]:
     ) -> Any:
         from spacy_nested_ner.pipeline.component import NestedNER
 
-        options = system.options
-        return NestedNER(nlp.vocab, model, name, scorer=scorer, options=options, **settings)
+        return NestedNER(nlp.vocab, model, name, scorer=scorer, **settings)
 
     own = [p for p in inspect.signature(make).parameters.values() if p.name != "settings"]
     settings = [

@@ -6,10 +6,12 @@ A head is plain torch and knows nothing of spaCy or Thinc, so that it can be rea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
+
+from spacy_nested_ner.systems.base import Options
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,19 @@ class Gold:
             labels=self.labels.repeat(times, 1),
             mask=self.mask.repeat(times, 1),
         )
+
+
+class Batch(NamedTuple):
+    """A padded batch of segments as a head reads it.
+
+    words: `(batch, words, width)` float. mask: `(batch, words)` bool, True for real words. queries:
+    `(batch, queries, width)` float from an encoder that reads queries along with the words, None
+    from every other encoder.
+    """
+
+    words: Tensor
+    mask: Tensor
+    queries: Optional[Tensor] = None
 
 
 class Predictions(NamedTuple):
@@ -95,32 +110,19 @@ def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
 class Head(nn.Module):
     """Base class of the five systems.
 
-    Subclasses take `width` (of the word vectors), `n_labels` and their own keyword settings, and
-    keep the first two as attributes.
+    Subclasses take `width` (of the word vectors), `n_labels` and their own settings, and keep the
+    first two as attributes.
     """
 
     width: int
     n_labels: int
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
-        """Named losses, always the same names, each a mean over what it ranges over.
-
-        words: `(batch, words, width)` float; mask: `(batch, words)` bool, True for real words;
-        queries: `(batch, queries, width)` float from an encoder that reads queries along with the
-        words, None from every other encoder.
-        """
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
+        """Named losses, always the same names, each a mean over what it ranges over."""
         raise NotImplementedError
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
-        """Scored spans. `options` are the run-time settings of the component (thresholds)."""
+    def predict(self, batch: Batch, options: Any) -> Predictions:
+        """Scored spans. options: the system's own, such as thresholds."""
         raise NotImplementedError
 
     def forward(
@@ -128,13 +130,12 @@ class Head(nn.Module):
         words: Tensor,
         mask: Tensor,
         gold: Optional[Gold] = None,
-        options: Optional[Mapping[str, Any]] = None,
+        options: Optional[Options] = None,
         queries: Optional[Tensor] = None,
     ) -> Dict[str, Loss] | Predictions:
-        """Losses where gold is given, scored spans where it is not."""
-        if gold is not None:
-            return self.losses(words, mask, gold, queries)
-        return self.predict(words, mask, options or {}, queries)
+        """Losses where gold is given, scored spans where it is not; see `Batch`."""
+        batch = Batch(words, mask, queries)
+        return self.predict(batch, options) if gold is None else self.losses(batch, gold)
 
     def add_labels(self, n_labels: int) -> None:
         """Grow the label outputs to `n_labels`, keeping what the present ones have learned."""

@@ -1,22 +1,29 @@
 """The heads under test and a batch for them."""
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
+from dataclasses import replace
+from typing import Any, Dict, List, Tuple, Type
 
 import torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.systems.base import ModelSettings
+from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.diffusion.head import Diffusion
-from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions
+from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
+from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.head import LocateAndLabel
-from spacy_nested_ner.systems.locate_and_label.settings import LocateAndLabelSettings
+from spacy_nested_ner.systems.locate_and_label.settings import (
+    LocateAndLabelOptions,
+    LocateAndLabelSettings,
+)
 from spacy_nested_ner.systems.mrc.head import MRC
-from spacy_nested_ner.systems.mrc.settings import MRCSettings
+from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 from spacy_nested_ner.systems.piqn.head import PIQN
-from spacy_nested_ner.systems.piqn.settings import PIQNSettings
+from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
 from spacy_nested_ner.systems.proposer_regressor.head import ProposerRegressor
-from spacy_nested_ner.systems.proposer_regressor.settings import ProposerRegressorSettings
+from spacy_nested_ner.systems.proposer_regressor.settings import (
+    ProposerRegressorOptions,
+    ProposerRegressorSettings,
+)
 
 WIDTH = 10
 N_LABELS = 3
@@ -90,23 +97,16 @@ class MRCPerLabel(Head):
         asked = self.question.repeat(len(mask), 1).unsqueeze(1).expand_as(words)
         return self.joined(torch.cat([words, asked], -1)), mask.repeat_interleave(self.n_labels, 0)
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         spans, labels, real = (
             t.repeat_interleave(self.n_labels, 0) for t in (gold.spans, gold.labels, gold.mask)
         )
-        own = labels == torch.arange(self.n_labels).repeat(len(mask)).unsqueeze(1)
-        return self.head.losses(*self.rows(words, mask), Gold(spans, labels, real & own))
+        own = labels == torch.arange(self.n_labels).repeat(len(batch.mask)).unsqueeze(1)
+        rows = Batch(*self.rows(batch.words, batch.mask))
+        return self.head.losses(rows, Gold(spans, labels, real & own))
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
-        found = self.head.predict(*self.rows(words, mask), options)
+    def predict(self, batch: Batch, options: Options) -> Predictions:
+        found = self.head.predict(Batch(*self.rows(batch.words, batch.mask)), options)
         segment = found.segment.div(self.n_labels, rounding_mode="floor")
         return found._replace(segment=segment, label=found.segment % self.n_labels)
 
@@ -216,3 +216,19 @@ def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:
 def rows_of(found: Any) -> List[Tuple[int, ...]]:
     """Predictions as sorted, distinct `(row, first word, last word, label)`."""
     return sorted(set(zip(*(column.tolist() for column in list(found)[:4]))))
+
+
+# Options with which everything is found.
+EVERYTHING: Dict[Type[Head], Options] = {
+    PIQN: PIQNOptions(threshold=0),
+    Diffusion: DiffusionOptions(threshold=0, n_spans=12),
+    LocateAndLabel: LocateAndLabelOptions(threshold=0, filter_threshold=0, nms_decay=1),
+    ProposerRegressor: ProposerRegressorOptions(threshold=0),
+    MRC: MRCOptions(threshold=0),
+    MRCPerLabel: MRCOptions(threshold=0),
+}
+
+
+def options_of(head: Head, **changes: Any) -> Options:
+    """Options of a head with which everything is found, but for these."""
+    return replace(EVERYTHING[type(head)], **changes)

@@ -10,6 +10,7 @@ from head_samples import (
     DIFFUSION_PAPER,
     DIFFUSION_SMALL,
     GOLD,
+    options_of,
     random_batch,
     rows_of,
 )
@@ -29,7 +30,7 @@ from spacy_nested_ner.systems.diffusion.head import (
     twins,
 )
 from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
-from spacy_nested_ner.systems.head import Gold, Predictions, mean_losses
+from spacy_nested_ner.systems.head import Batch, Gold, Predictions, mean_losses
 from spacy_nested_ner.systems.matched import Answers
 
 STATES = ("boundaries", "left_width")
@@ -209,8 +210,8 @@ def test_candidates_lie_near_what_is_shown_and_in_the_sentence() -> None:
 def test_no_candidates_where_they_have_no_weight_or_are_not_seen(settings) -> None:
     words, mask = random_batch()
     gold = Gold.from_lists([[(0, 1, 0)]] + [[]] * (len(words) - 1))
-    assert "candidate" in make_head(candidate_weight=1.0).losses(words, mask, gold=gold)
-    assert "candidate" not in make_head(**settings).losses(words, mask, gold=gold)
+    assert "candidate" in make_head(candidate_weight=1.0).losses(Batch(words, mask), gold)
+    assert "candidate" not in make_head(**settings).losses(Batch(words, mask), gold)
 
 
 @pytest.mark.parametrize("answer_pooling", [False, True])
@@ -273,7 +274,7 @@ def test_words_may_be_wider_than_spans() -> None:
         assert head.lstm(words, mask).shape[-1] == 24 and head.kinds.shape[-1] == 16
         losses = head(words, mask, gold=Gold.from_lists([[(0, 1, 0)], [], []]))
         assert set(losses) == {"boundary", "label", "candidate", "word"}
-        head.eval()(words, mask, options={})
+        head.eval()(words, mask, options=options_of(head))
 
 
 @pytest.mark.parametrize(("repetition", "copies"), [(0.0, 2), (0.5, 4), (1.0, 8)])
@@ -487,7 +488,7 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     calls: List[int] = []
     head.classifier.register_forward_hook(lambda *_: calls.append(1))
     dials = {"steps": 4, "n_spans": 40, "eta": 1.0}
-    found = head(words, mask, options={**dials, "threshold": 0.1, "found_in": found_in})
+    found = head(words, mask, options=options_of(head, **dials, threshold=0.1, found_in=found_in))
     assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
     steps = head.trajectory(words, mask, dials)
     best: Dict[Tuple[int, ...], float] = {}
@@ -506,7 +507,7 @@ def test_scores_of_labels_are_means_over_spans_of_one_kind_that_meet(found_in) -
     head, (words, mask) = make_head(span_kinds=2).eval(), random_batch(tuple(range(4, 24)))
     head.classifier.output.bias.data[0] = -1.0
     dials = {"steps": 4, "n_spans": 40, "score": "label"}
-    found = head(words, mask, options={**dials, "threshold": 0.35, "found_in": found_in})
+    found = head(words, mask, options=options_of(head, **dials, threshold=0.35, found_in=found_in))
     steps = head.trajectory(words, mask, dials)
     kinds = deal_kinds(steps[0].real.shape[1], 2)
     said: Dict[Tuple[int, ...], List[torch.Tensor]] = {}
@@ -529,7 +530,7 @@ def test_a_diverged_model_is_not_taken_for_a_shy_one() -> None:
     head, (words, mask) = make_head().eval(), random_batch()
     head.classifier.output.bias.data[:] = float("nan")
     for score in ("label", "sum"):
-        found = head(words, mask, options={"threshold": 0.9, "score": score})
+        found = head(words, mask, options=options_of(head, threshold=0.9, score=score))
         assert len(found.score) and found.score.isnan().all()
 
 
@@ -545,7 +546,7 @@ def test_nan_of_spans_that_are_not_legal_is_seen() -> None:
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_inference_depends_on_the_seed_alone(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch()
-    options = {"eta": eta, "seed": 3}
+    options = options_of(head, eta=eta, seed=3)
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = head(words, mask, options=options)
@@ -587,7 +588,7 @@ def test_more_and_fewer_spans_than_trained_with(n_spans) -> None:
 
 def test_longer_sentences_get_more_spans_and_shorter_ones_not_too_few() -> None:
     head, (words, mask) = make_head().eval(), random_batch((40, 31, 3))
-    options = {"n_spans": None, "spans_per_word": 1.5, "steps": 1}
+    options = options_of(head, n_spans=None, spans_per_word=1.5, steps=1)
     (step,) = head.trajectory(words, mask, options)
     assert step.real.sum(1).tolist() == [60, 47, 45]
 
@@ -611,7 +612,7 @@ def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
     for offset in (head.left_offset, head.right_offset):
         offset.bias.data[2] = 1000.0  # every span stays where it is
     head.classifier.output.bias.data[0] = -1000.0  # and is an entity
-    options = {"n_spans": None, "spans_per_word": 0.1, "found_in": "last_step"}
+    options = options_of(head, n_spans=None, spans_per_word=0.1, found_in="last_step")
     together = head(words, mask, options=options)
     alone = head(words[1:, :12], mask[1:, :12], options=options)
     mine = together.segment == 1
@@ -625,7 +626,7 @@ def test_reverse_process_step_by_step(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch((40, 25))
     heard = []
     head.time.register_forward_pre_hook(lambda _, args: heard.append(args[0].tolist()))
-    options = {"steps": 4, "n_spans": 20, "eta": eta, "seed": 7}
+    options = options_of(head, steps=4, n_spans=20, eta=eta, seed=7)
     steps, lengths = head.trajectory(words, mask, options), mask.sum(1, keepdim=True)
     times = [999, 749, 499, 249]
     torch.testing.assert_close(torch.tensor(heard), torch.tensor([[t / 1000] * 2 for t in times]))
@@ -671,7 +672,7 @@ def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
     head, (words, mask) = make_head().eval(), random_batch()
-    options = {"steps": 3, "n_spans": 20, "found_in": "last_step"}
+    options = options_of(head, steps=3, n_spans=20, found_in="last_step")
     steps = head.trajectory(words, mask, options)
     assert [step.timestep for step in steps] == denoising_times(1000, 3)
     lengths = mask.sum(1, keepdim=True)
@@ -711,7 +712,7 @@ def test_one_word_sentences_with_two_labels_and_none_are_learned(steps) -> None:
         optimizer.zero_grad()
         torch.stack(list(mean_losses([head(words, mask, gold=gold)]).values())).sum().backward()
         optimizer.step()
-    found = head.eval()(words, mask, options={"threshold": 0.5, "steps": steps})
+    found = head.eval()(words, mask, options=options_of(head, threshold=0.5, steps=steps))
     assert rows_of(found) == [(0, 0, 0, 0), (0, 0, 0, 1)]
 
 
@@ -771,16 +772,16 @@ def test_wrong_settings_are_refused(settings, problem) -> None:
 def test_wrong_options_are_refused() -> None:
     head, (words, mask) = make_head(timesteps=10), random_batch()
     with pytest.raises(ValueError, match="steps must be 1 to 10"):
-        head(words, mask, options={"steps": 11})
+        head(words, mask, options=options_of(head, steps=11))
     with pytest.raises(ValueError, match="n_spans must be at least 1"):
-        head(words, mask, options={"n_spans": 0})
+        head(words, mask, options=options_of(head, n_spans=0))
     for per_word in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="spans_per_word must be positive without n_spans"):
-            head(words, mask, options={"n_spans": None, "spans_per_word": per_word})
+            head(words, mask, options=options_of(head, n_spans=None, spans_per_word=per_word))
     for eta in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="eta must be 0 to 1"):
-            head(words, mask, options={"eta": eta})
+            head(words, mask, options=options_of(head, eta=eta))
     with pytest.raises(ValueError, match="found_in"):
-        head(words, mask, options={"found_in": "no_step"})
+        head(words, mask, options=options_of(head, found_in="no_step"))
     with pytest.raises(ValueError, match=r"score.*label"):
-        head(words, mask, options={"score": "best"})
+        head(words, mask, options=options_of(head, score="best"))

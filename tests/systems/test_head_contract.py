@@ -10,6 +10,7 @@ from head_samples import (
     RANDOM,
     SLOW,
     build,
+    options_of,
     random_batch,
     rows_of,
 )
@@ -48,7 +49,7 @@ def test_it_memorises_nested_entities(name) -> None:
             optimizer.zero_grad()
             total(head(words, mask, gold=gold)).backward()
             optimizer.step()
-        found = rows_of(head.eval()(words, mask, options={"threshold": 0.5}))
+        found = rows_of(head.eval()(words, mask, options=options_of(head, threshold=0.5)))
         if found == expected:
             break
     assert found == expected
@@ -57,10 +58,10 @@ def test_it_memorises_nested_entities(name) -> None:
 def test_padding_reaches_nothing(head) -> None:
     head.eval()
     words, mask = random_batch()
-    together = head(words, mask, options={})
+    together = head(words, mask, options=options_of(head))
     assert len(together.score)
     for i, n in enumerate(mask.sum(1).tolist()):
-        alone = head(words[i : i + 1, :n], mask[i : i + 1, :n], options={})
+        alone = head(words[i : i + 1, :n], mask[i : i + 1, :n], options=options_of(head))
         mine = together.segment == i
         for a, b in zip(alone[1:], together[1:]):
             torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=0)
@@ -69,7 +70,7 @@ def test_padding_reaches_nothing(head) -> None:
 def test_spans_lie_within_their_rows(head) -> None:
     head.eval()
     words, mask = random_batch()
-    found = head(words, mask, options={})
+    found = head(words, mask, options=options_of(head))
     lengths = mask.sum(1)[found.segment]
     assert ((found.start >= 0) & (found.start <= found.end) & (found.end < lengths)).all()
     assert ((found.label >= 0) & (found.label < N_LABELS)).all()
@@ -79,9 +80,9 @@ def test_spans_lie_within_their_rows(head) -> None:
 def test_a_threshold_keeps_the_higher_scores(head) -> None:
     head.eval()
     words, mask = random_batch()
-    everything = head(words, mask, options={"threshold": 0.0})
+    everything = head(words, mask, options=options_of(head, threshold=0.0))
     cut = everything.score.median().item()
-    kept = head(words, mask, options={"threshold": cut})
+    kept = head(words, mask, options=options_of(head, threshold=cut))
     assert sorted(kept.score.tolist()) == sorted(s for s in everything.score.tolist() if s >= cut)
 
 
@@ -108,9 +109,9 @@ def test_every_parameter_learns(head) -> None:
 def test_growing_keeps_the_old_outputs(name) -> None:
     head = build(name).eval()
     words, mask = random_batch()
-    before = head(words, mask, options={})
+    before = head(words, mask, options=options_of(head))
     head.add_labels(N_LABELS + 2)
-    after = head(words, mask, options={})
+    after = head(words, mask, options=options_of(head))
     assert head.n_labels == N_LABELS + 2
     old = after.label < N_LABELS
     assert rows_of(before) == rows_of(column[old] for column in after)

@@ -5,13 +5,13 @@ from typing import Any, List, Tuple
 import pytest
 import torch
 import torch.nn.functional as F
-from head_samples import GOLD, LOCATE_SMALL, WIDTH, random_batch
+from head_samples import GOLD, LOCATE_SMALL, WIDTH, options_of, random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from spacy_nested_ner.layers.pooling import RangeMax
-from spacy_nested_ner.systems.head import Gold, mean_losses
+from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
 from spacy_nested_ner.systems.locate_and_label.head import (
     LocateAndLabel,
     SpanMLP,
@@ -22,7 +22,10 @@ from spacy_nested_ner.systems.locate_and_label.head import (
     iou,
     soft_nms,
 )
-from spacy_nested_ner.systems.locate_and_label.settings import LocateAndLabelSettings
+from spacy_nested_ner.systems.locate_and_label.settings import (
+    LocateAndLabelOptions,
+    LocateAndLabelSettings,
+)
 
 
 def make_head(n_labels: int = 3, **changes: Any) -> LocateAndLabel:
@@ -269,7 +272,7 @@ def test_soft_nms_looks_at_the_order_again() -> None:
 def test_proposals_that_land_on_one_span_are_one_prediction() -> None:
     head, (states, mask) = make_head(span_filter=False), random_batch()
     fix_offsets(head, -9.0, 9.0)  # every seed becomes its whole sentence
-    found = head.predict(states, mask, {"threshold": 0.0, "nms_decay": 1.0})
+    found = head(states, mask, options=options_of(head, filter_threshold=0.0, nms_decay=1.0))
     places = list(zip(*(column.tolist() for column in found[:4])))
     assert sorted(places) == [
         (i, 0, n - 1, label) for i, n in enumerate((6, 3, 1)) for label in range(3)
@@ -280,12 +283,12 @@ def test_decoding_by_hand() -> None:
     chosen = spans((0, 0, 4), (0, 0, 3), (0, 2, 2))
     scores = torch.tensor([[0.9, 0.1], [0.2, 0.55], [0.6, 0.7]])
     found = LocateAndLabel.decode(
-        chosen, scores, {"threshold": 0.5, "nms_iou": 0.6, "nms_decay": 0.9}
+        chosen, scores, LocateAndLabelOptions(threshold=0.5, nms_iou=0.6, nms_decay=0.9)
     )
     # The second overlaps the first by 4/5 and falls to 0.495; the third has two labels.
     assert found.start.tolist() == [0, 2, 2] and found.label.tolist() == [0, 0, 1]
     torch.testing.assert_close(found.score, torch.tensor([0.9, 0.6, 0.7]))
-    kept = LocateAndLabel.decode(chosen, scores, {"threshold": 0.5, "nms_decay": 1.0})
+    kept = LocateAndLabel.decode(chosen, scores, LocateAndLabelOptions(threshold=0.5, nms_decay=1))
     assert len(kept.score) == 4
 
 
@@ -312,7 +315,7 @@ def test_the_filter_threshold_drops_seeds() -> None:
     passing, pooled = head.proposals(words, cut)
     assert len(passing.row) == int((probability >= cut).sum())
     assert torch.equal(pooled, words.range_max(*passing))
-    assert not len(head.predict(states, mask, {"filter_threshold": 1.1}).score)
+    assert not len(head(states, mask, options=options_of(head, filter_threshold=1.0)).score)
 
 
 @pytest.mark.parametrize("span_filter", [True, False])
@@ -326,9 +329,9 @@ def test_seeds_are_pooled_once_in_training_and_in_prediction(span_filter, monkey
         return look_up(runs, row, start, end)
 
     monkeypatch.setattr(RangeMax, "__call__", counted)
-    head.losses(words, mask, Gold.from_lists(GOLD))
+    head.losses(Batch(words, mask), Gold.from_lists(GOLD))
     assert len(pooled) == 2  # seeds and what they become
-    head.predict(words, mask, {"filter_threshold": 0.0})
+    head(words, mask, options=options_of(head))
     assert len(pooled) == 4
 
 
@@ -338,7 +341,7 @@ def test_losses_and_gradients_of_shared_seeds_are_those_of_each_stage_on_its_own
     for parameter in head.parameters():  # the regressor starts at no movement, and so without slope
         torch.nn.init.normal_(parameter, std=0.3)
     words, mask = random_batch()
-    found = mean_losses([head.losses(words, mask, gold)])
+    found = mean_losses([head.losses(Batch(words, mask), gold)])
     read = head.encode(words, mask)
     seeds = head.seeds(mask)
     seeds = Spans(*(torch.cat(p) for p in zip(seeds, head.unreachable(gold))))
@@ -385,10 +388,12 @@ def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:
         optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
         for _ in range(120):
             optimizer.zero_grad()
-            losses = mean_losses([head.losses(words, mask, Gold.from_lists(GOLD))])
+            losses = mean_losses([head.losses(Batch(words, mask), Gold.from_lists(GOLD))])
             torch.stack(list(losses.values())).sum().backward()
             optimizer.step()
-        found = head.eval().predict(words, mask, {"threshold": 0.5, "filter_threshold": 0.1})
+        found = head.eval()(
+            words, mask, options=options_of(head, threshold=0.5, filter_threshold=0.1)
+        )
         reached[regressor] = (0, 0, 5, 0) in set(zip(*(c.tolist() for c in found[:4])))
     assert reached == {"linear": True, None: False}
 

@@ -5,13 +5,14 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
+from head_samples import options_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spacy_nested_ner.systems.head import Gold, mean_losses
+from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
 from spacy_nested_ner.systems.mrc.head import MRC, MatchScore, best_of_rows, nearest_ends
-from spacy_nested_ner.systems.mrc.settings import MRCSettings
+from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
 # Start logits, then end logits of two rows; the second has two words only.
 STARTS = [[2.0, -1.0, 1.0, -3.0], [-2.0, 0.5, 9.0, 9.0]]
@@ -64,7 +65,7 @@ def real(values: List[List[float]]) -> List[float]:
 
 
 def test_start_and_end_are_means_over_real_words() -> None:
-    means = mean_losses([make_head().losses(words(), MASK, GOLD)])
+    means = mean_losses([make_head().losses(Batch(words(), MASK), GOLD)])
     goals = {"start": [1, 0, 1, 0, 0, 0], "end": [0, 1, 0, 1, 0, 0]}
     for name, logits in (("start", STARTS), ("end", ENDS)):
         terms = [cross_entropy(x, g) for x, g in zip(real(logits), goals[name])]
@@ -79,7 +80,7 @@ def test_weights_are_divided_by_their_sum() -> None:
 
 def test_dice_is_equation_1_over_the_whole_batch() -> None:
     head = make_head(boundary_loss="dice", smooth=0.5)
-    means = mean_losses([head.losses(words(), MASK, GOLD)])
+    means = mean_losses([head.losses(Batch(words(), MASK), GOLD)])
     p = [sigmoid(x) for x in real(STARTS)]
     g = [1, 0, 1, 0, 0, 0]
     above = 2 * sum(a * b for a, b in zip(p, g)) + 0.5
@@ -89,9 +90,12 @@ def test_dice_is_equation_1_over_the_whole_batch() -> None:
 
 def test_dice_of_parts_is_dice_of_the_whole() -> None:
     head = make_head(boundary_loss="dice")
-    whole = mean_losses([head.losses(words(), MASK, GOLD)])
+    whole = mean_losses([head.losses(Batch(words(), MASK), GOLD)])
     golds = [Gold(GOLD.spans[i], GOLD.labels[i], GOLD.mask[i]) for i in (slice(0, 1), slice(1, 2))]
-    rows = [head.losses(words()[i : i + 1], MASK[i : i + 1], gold) for i, gold in enumerate(golds)]
+    rows = [
+        head.losses(Batch(words()[i : i + 1], MASK[i : i + 1]), gold)
+        for i, gold in enumerate(golds)
+    ]
     for name, value in mean_losses(rows).items():
         torch.testing.assert_close(value, whole[name])
 
@@ -118,7 +122,7 @@ ALL_CELLS = [(0, i, j) for i in range(4) for j in range(i, 4)] + [(1, 0, 0), (1,
 def test_candidates(candidates, expected) -> None:
     head = make_head(candidates=candidates)
     head.match = FixedMatch({})
-    head.losses(words(), MASK, GOLD)
+    head.losses(Batch(words(), MASK), GOLD)
     assert sorted(head.match.asked) == expected
 
 
@@ -126,7 +130,7 @@ def test_candidates_of_gold_and_of_what_is_predicted() -> None:
     gold = Gold.from_lists([[(1, 1, 0)], [(0, 0, 0)]])
     head = make_head()
     head.match = FixedMatch({})
-    head.losses(words(), MASK, gold)
+    head.losses(Batch(words(), MASK), gold)
     predicted = [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
     assert sorted(head.match.asked) == sorted([*predicted, (0, 1, 1), (1, 0, 0)])
 
@@ -134,13 +138,13 @@ def test_candidates_of_gold_and_of_what_is_predicted() -> None:
 def test_wrong_pairs_of_gold_boundaries_are_the_negatives() -> None:
     head = make_head(candidates="gold")
     head.match = FixedMatch({(0, 0, 1): 0.3, (0, 0, 3): 0.7, (0, 2, 3): -0.2})
-    means = mean_losses([head.losses(words(), MASK, GOLD)])
+    means = mean_losses([head.losses(Batch(words(), MASK), GOLD)])
     terms = cross_entropy(0.3, 1) + cross_entropy(0.7, 0) + cross_entropy(-0.2, 1)
     assert means["match"].item() == pytest.approx(terms / 3 / 21, abs=1e-6)
 
 
 def found(head: MRC, **options: Any) -> Dict[Tuple[int, int, int], float]:
-    spans = head.predict(words(), MASK, {"threshold": 0.5, **options})
+    spans = head.predict(Batch(words(), MASK), MRCOptions(**{"threshold": 0.5, **options}))
     assert not spans.label.any()
     rows = zip(spans.segment.tolist(), spans.start.tolist(), spans.end.tolist())
     return dict(zip(rows, spans.score.tolist()))
@@ -197,7 +201,11 @@ def test_the_best_of_each_row_are_kept() -> None:
 def test_one_word_again_and_again_has_no_more_answers_than_can_nest() -> None:
     head = make_head()
     head.match = FixedMatch({}, other=5.0)
-    spans = head.predict(torch.full((1, 30, 2), 3.0), torch.ones(1, 30, dtype=torch.bool), {})
+    spans = head(
+        torch.full((1, 30, 2), 3.0),
+        torch.ones(1, 30, dtype=torch.bool),
+        options=options_of(head),
+    )
     assert len(spans.score) == 59
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, random_batch
+from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, options_of, random_batch
 
 from spacy_nested_ner.systems.head import Gold, mean_losses
 from spacy_nested_ner.systems.matched import Answers
@@ -143,8 +143,8 @@ def test_encoder_queries_are_demanded() -> None:
     head = make_head(query_source="encoder", n_queries=4)
     words, mask = random_batch()
     with pytest.raises(ValueError, match="QueryEncoder"):
-        head(words, mask, options={})
-    found = head(words, mask, options={}, queries=torch.randn(3, 4, 10))
+        head(words, mask, options=options_of(head))
+    found = head(words, mask, options=options_of(head), queries=torch.randn(3, 4, 10))
     assert len(found) == 5
 
 

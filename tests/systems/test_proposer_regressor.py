@@ -4,7 +4,7 @@ from typing import Any, List, Tuple
 
 import pytest
 import torch
-from head_samples import GOLD, PROPOSER_PAPER, PROPOSER_SMALL, random_batch, rows_of
+from head_samples import GOLD, PROPOSER_PAPER, PROPOSER_SMALL, options_of, random_batch, rows_of
 from torch import Tensor
 
 from spacy_nested_ner.systems.head import Gold, mean_losses
@@ -269,7 +269,7 @@ def test_half_is_the_threshold_of_algorithm_2() -> None:
     labels_p = logits.softmax(-1)
     accepted = spans.best()[0] * labels_p[..., 1:].max(-1)[0] >= labels_p[..., 0]
     accepted &= stages[-1].mask
-    found = head(words, mask, options={"threshold": 0.5})
+    found = head(words, mask, options=options_of(head, threshold=0.5))
     assert 0 < len(found.segment) < int(stages[-1].mask.sum())
     assert torch.bincount(found.segment, minlength=3).tolist() == accepted.sum(1).tolist()
 
@@ -279,10 +279,10 @@ def test_proposals_that_cannot_reach_the_threshold_change_nothing() -> None:
     words, mask = random_batch()
     encoded, stages = head.refine(words, mask)
     assert not head.decode(encoded, mask, stages[-1], 1.0).score.any()  # not looked for
-    everything = head(words, mask, options={"threshold": 0.0})
+    everything = head(words, mask, options=options_of(head, threshold=0.0))
     assert len(everything.score) == int(stages[-1].mask.sum())
     threshold = everything.score.median().item()
-    found = head(words, mask, options={"threshold": threshold})
+    found = head(words, mask, options=options_of(head, threshold=threshold))
     keep = everything.score >= threshold
     for column, expected in zip(found, everything):
         assert torch.equal(column, expected[keep])
@@ -297,7 +297,7 @@ def test_trace_follows_the_proposals() -> None:
     torch.testing.assert_close(trace.labels.sum(-1), torch.ones(3, 3, 6))
     _, stages = head.refine(words, mask)
     torch.testing.assert_close(trace.location[0], stages[0].location)
-    everything = head(words, mask, options={})
+    everything = head(words, mask, options=options_of(head))
     final = [column[trace.mask].tolist() for column in trace.final[:3]]
     rows = torch.nonzero(trace.mask)[:, 0].tolist()
     assert sorted(set(zip(rows, *final))) == rows_of(everything)

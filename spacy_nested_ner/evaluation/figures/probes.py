@@ -65,7 +65,7 @@ def _read(pipe: NestedNER, docs: Sequence[Doc]) -> Iterator[Batch]:
     segments = pipe.segments(docs).rows
     if not len(segments):
         return
-    rows, _ = encode(pipe.model, HeadInput(list(docs), segments, options=pipe.cfg), False)
+    rows, _ = encode(pipe.model, HeadInput(list(docs), segments, options=pipe.options()), False)
     for batch in cut_batches(rows.lengths, pipe.model.attrs["batch_words"]):
         yield Batch(rows.segment[batch], *rows.read(batch))
 
@@ -156,7 +156,7 @@ def offset_counts(pipe: NestedNER, docs: Sequence[Doc]) -> Dict[str, int]:
         words = head.encode(batch.words, batch.mask)
         seeds, pooled = head.proposals(words, pipe.cfg["filter_threshold"])
         _, moved, legal = head.adjust(words, seeds, pooled)
-        found = head.predict(batch.words, batch.mask, pipe.cfg)
+        found = head(batch.words, batch.mask, options=pipe.options())
         size = batch.mask.shape[1]
         ends = _places(moved.row, moved.start, moved.end, size)
         taken = legal & torch.isin(ends, _places(found.segment, found.start, found.end, size))
@@ -203,7 +203,7 @@ def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     from; its path stays where it was in the step of that score.
     """
     segment = _first_segment(pipe, doc)
-    (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.cfg))
+    (steps,) = trajectories(pipe.model, HeadInput([doc], segment, options=pipe.options()))
     stages = torch.stack([steps[0].noisy[0], *(step.spans[0] for step in steps)]).float()
     first = len(steps) - 1 if pipe.cfg["found_in"] == "last_step" else 0
     counted = steps[first:]
@@ -212,7 +212,7 @@ def denoising_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     says = torch.stack([step.label[0] for step in counted])
     sure = torch.stack([step.score[0] for step in counted])
     paths = []
-    for _, start, end, label, score in zip(*head_of(pipe).entities(counted, pipe.cfg)):
+    for _, start, end, label, score in zip(*head_of(pipe).entities(counted, pipe.options())):
         shows = (spans == torch.stack([start, end])).all(-1) & seen
         # The winner of a mean may be nobody's own: then any span there will do.
         own = shows & (says == label)
@@ -229,7 +229,7 @@ def refinement_paths(pipe: NestedNER, doc: Doc) -> List[SpanPath]:
     """The proposals of the first segment of a doc that become entities, after the proposer and
     after each layer of the regressor, and what was decoded (Wen et al. 2023, table 8)."""
     segment = _first_segment(pipe, doc)
-    rows, _ = encode(pipe.model, HeadInput([doc], segment, options=pipe.cfg), False)
+    rows, _ = encode(pipe.model, HeadInput([doc], segment, options=pipe.options()), False)
     words, mask, _ = rows.read(np.array([0]))
     trace = head_of(pipe).trace(words, mask)
     final = trace.final

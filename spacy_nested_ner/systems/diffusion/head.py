@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.checks import check_choice
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
-from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
-from spacy_nested_ner.systems.head import Gold, Loss, Predictions, marked
+from spacy_nested_ner.systems.diffusion.settings import (
+    FEWEST_WORDS,
+    DiffusionOptions,
+    DiffusionSettings,
+)
+from spacy_nested_ner.systems.head import Batch, Gold, Loss, Predictions, marked
 from spacy_nested_ner.systems.matched import Answers, MatchedHead
 
-SCHEDULES = ("cosine", "linear")
-STATES = ("boundaries", "left_width")
-SPAN_POOLINGS = ("mean", "boundaries", "both")
-ASSIGNMENTS = ("nearest", "balanced", "one_to_one")
-NONE_TARGETS = ("missed", "unmatched")
-FOUND_IN = ("every_step", "last_step")
-SCORES = ("sum", "label")
 # Words by which each boundary of a candidate may differ from what the pointers show.
 CANDIDATE_SHIFT = 2
 
@@ -265,10 +261,9 @@ class Diffusion(MatchedHead):
 
     # Training -----------------------------------------------------------------------------------
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Algorithm 1 at one random timestep per sentence, and `rollout` steps from there."""
+        words, mask, _ = batch
         sentence = self.read(words, mask)
         lengths = sentence.lengths
         counts = span_counts(lengths[:, 0], self.n_spans, self.spans_per_word)
@@ -435,23 +430,18 @@ class Diffusion(MatchedHead):
 
     # Inference ----------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
+    def predict(self, batch: Batch, options: DiffusionOptions) -> Predictions:
         """The distinct spans whose score reaches the threshold.
 
         options: `threshold`; `score`, see `entities`; `found_in`: spans of "every_step" count, or
         of the "last_step" alone, which is algorithm 2; `steps`, `n_spans`, `spans_per_word`, `eta`
         and `seed` of the reverse process, see `trajectory`.
         """
-        every_step = self._option(options, "found_in", FOUND_IN) == "every_step"
+        words, mask, _ = batch
+        every_step = options.found_in == "every_step"
         return self.entities(list(self._reverse(words, mask, options, every_step)), options)
 
-    def entities(self, steps: List[Denoised], options: Mapping[str, Any]) -> Predictions:
+    def entities(self, steps: List[Denoised], options: DiffusionOptions) -> Predictions:
         """The entities among the spans of a reverse process, or of its end.
 
         options: `score` "sum" is the mean of the probabilities of the label and of the two
@@ -460,21 +450,14 @@ class Diffusion(MatchedHead):
         a look at how sure they are of them: the mean over the spans of one kind that show them, in
         the steps given, and the highest of the kinds. `threshold` on either.
         """
-        threshold = options.get("threshold", 0.0)
-        if self._option(options, "score", SCORES) == "sum":
+        threshold = options.threshold
+        if options.score == "sum":
             found = [_reaching(step, threshold) for step in steps]
             return distinct(Predictions(*map(torch.cat, zip(*found))))
         return distinct(from_all_steps(steps, len(self.kinds), threshold))
 
-    @staticmethod
-    def _option(options: Mapping[str, Any], name: str, choices: Tuple[str, ...]) -> str:
-        """The choice of an option, the first one where there is none."""
-        choice = options.get(name, choices[0])
-        check_choice("Diffusion", name, choice, choices)
-        return str(choice)
-
     @torch.no_grad()
-    def trajectory(self, words: Tensor, mask: Tensor, options: Mapping[str, Any]) -> List[Denoised]:
+    def trajectory(self, words: Tensor, mask: Tensor, options: DiffusionOptions) -> List[Denoised]:
         """The spans before and after every denoising step, noisiest first.
 
         words: `(B, N, width)`; mask: `(B, N)` bool. options: `steps` of the reverse process;
@@ -484,24 +467,19 @@ class Diffusion(MatchedHead):
         return list(self._reverse(words, mask, options, every_step=True))
 
     def _reverse(
-        self, words: Tensor, mask: Tensor, options: Mapping[str, Any], every_step: bool
+        self, words: Tensor, mask: Tensor, options: DiffusionOptions, every_step: bool
     ) -> Iterator[Denoised]:
         """Reverse process (eq. 5-7). The words are encoded once.
 
         The pointers alone lead from step to step: spans are classified, and given, in `every_step`
         or in the last one only.
         """
-        by_label = self._option(options, "score", SCORES) == "label"
-        eta, seed = float(options.get("eta", 0.0)), int(options.get("seed", 0))
-        times = denoising_times(self.timesteps, int(options.get("steps", 3)))
-        if not 0 <= eta <= 1:
-            raise ValueError(_says(f"eta must be 0 to 1, got {eta}"))
-        n_spans = options.get("n_spans", self.n_spans)
-        per_word = options.get("spans_per_word", self.spans_per_word)
-        check_spans(n_spans, per_word)
+        by_label = options.score == "label"
+        eta, seed = options.eta, options.seed
+        times = denoising_times(self.timesteps, options.steps)
         sentence = self.read(words, mask)
         lengths = sentence.lengths
-        counts = span_counts(lengths[:, 0], n_spans, per_word)
+        counts = span_counts(lengths[:, 0], options.n_spans, options.spans_per_word)
         size = int(counts.max())
         real = torch.arange(size, device=mask.device) < counts.unsqueeze(1)
         kinds = deal_kinds(size, len(self.kinds)).to(words.device)
@@ -737,14 +715,6 @@ def deal_kinds(n_spans: int, n_kinds: int) -> Tensor:
     return (share * n_kinds).long()
 
 
-def check_spans(n_spans: Optional[int], per_word: float) -> None:
-    """ValueError for numbers that make no noisy span."""
-    if n_spans is not None:
-        check_least("Diffusion", 1, n_spans=n_spans)
-    elif not per_word > 0:
-        raise ValueError(_says(f"spans_per_word must be positive without n_spans, got {per_word}"))
-
-
 def span_counts(lengths: Tensor, n_spans: Optional[int], per_word: float) -> Tensor:
     """Noisy spans of sentences of so many words, `(B,)` long: `n_spans`, or, where that is None, so
     many `per_word`, with `FEWEST_WORDS` for a shorter sentence."""
@@ -790,7 +760,7 @@ def _reaching(step: Denoised, threshold: float) -> Predictions:
     """The entities among the spans of a step."""
     label = step.label
     keep = (label >= 0) & (step.score >= threshold)
-    # NaN passes, for the component to report: a diverged model must not look like a shy one.
+    # NaN passes, so that the component can report a model that has diverged.
     keep = (keep | step.score.isnan()) & step.real
     segment, span = torch.nonzero(keep, as_tuple=True)
     first, end = step.spans[segment, span].unbind(-1)

@@ -7,7 +7,7 @@ flat list, G entities, C labels, h hidden width.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.layers.recurrent import BiLSTM
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions
-from spacy_nested_ner.systems.locate_and_label.settings import LocateAndLabelSettings
+from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
+from spacy_nested_ner.systems.locate_and_label.settings import (
+    LocateAndLabelOptions,
+    LocateAndLabelSettings,
+)
 
 SYSTEM = "Locate and Label"
-REGRESSORS = ("linear", "sigmoid")
-CLASSIFIERS = ("sigmoid", "softmax")
-LABEL_LOSSES = ("cross_entropy", "focal")
 # Logit of a probability of 1 %, the usual start of detectors that are trained with a focal loss.
 PRIOR = -4.6
 
@@ -123,10 +123,9 @@ class LocateAndLabel(Head):
 
     # Training
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Filter loss (eq. 12), regression loss (eq. 13-15) and class loss (eq. 16), weighted."""
+        words, mask, _ = batch
         read = self.encode(words, mask)
         spans = _join(self.seeds(mask), self.unreachable(gold))
         iou, paired = best_entity(spans, gold)
@@ -242,21 +241,16 @@ class LocateAndLabel(Head):
 
     # Prediction
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
+    def predict(self, batch: Batch, options: LocateAndLabelOptions) -> Predictions:
         """Filter, adjust, merge, label, soft-NMS (section 2.6).
 
         The score of a span is the probability of its label, decayed by soft-NMS. options:
         `threshold` on the score, `filter_threshold` on the probability of a proposal, `nms_iou` (k
         of eq. 18) and `nms_decay` (u; 1 for no soft-NMS).
         """
+        words, mask, _ = batch
         read = self.encode(words, mask)
-        spans, pooled = self.proposals(read, options.get("filter_threshold", 0.0))
+        spans, pooled = self.proposals(read, options.filter_threshold)
         _, adjusted, legal = self.adjust(read, spans, pooled)
         spans = self.merge(adjusted.pick(legal), mask.shape[1])
         scores = self.label_probability(self.labels.inside(read, spans))
@@ -269,7 +263,7 @@ class LocateAndLabel(Head):
         if self.filter is None:
             return spans, pooled
         logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
-        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        # NaN passes, so that the component can report a model that has diverged.
         passing = (logits.sigmoid() >= threshold) | logits.isnan()
         return spans.pick(passing), pooled[passing]
 
@@ -282,14 +276,14 @@ class LocateAndLabel(Head):
         return probability.masked_fill(probability < best, 0.0)[:, 1:]
 
     @staticmethod
-    def decode(spans: Spans, scores: Tensor, options: Mapping[str, Any]) -> Predictions:
+    def decode(spans: Spans, scores: Tensor, options: LocateAndLabelOptions) -> Predictions:
         """Spans and `(S, C)` scores to predictions. Every label decays with its span."""
-        threshold = options.get("threshold", 0.0)
+        threshold = options.threshold
         best = scores.max(dim=-1).values if scores.shape[0] else scores.sum(dim=-1)
         # Scores only fall: what is too low already neither stays nor touches what does.
         likely = (best >= threshold) | best.isnan()
         spans, scores, best = spans.pick(likely), scores[likely], best[likely]
-        iou, decay = options.get("nms_iou", 0.6), options.get("nms_decay", 1.0)
+        iou, decay = options.nms_iou, options.nms_decay
         if decay < 1:
             scores = scores * soft_nms(spans, best, iou, decay).unsqueeze(1)
         span, label = torch.nonzero((scores >= threshold) | scores.isnan(), as_tuple=True)

@@ -9,20 +9,14 @@ with ends) is an option. Shapes: P pairs of sentence and question, N words.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Dict, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.checks import check_choice
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, marked
-from spacy_nested_ner.systems.mrc.settings import MRCSettings
-
-BOUNDARY_LOSSES = ("cross_entropy", "dice")
-PAIRINGS = ("match", "nearest")
-CANDIDATES = ("gold_and_predicted", "gold", "all")
-DECODINGS = ("nested", "flat")
+from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, marked
+from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
 
 class MRC(Head):
@@ -56,13 +50,12 @@ class MRC(Head):
         first, last = words.chunk(2, dim=-1) if self.two_sided else (words, words)
         return first, last, self.start(first).squeeze(-1), self.end(last).squeeze(-1)
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Losses of starts and ends over all words, and of the match over its candidates.
 
         gold: the answers to the question of each row; their labels say nothing more.
         """
+        words, mask, _ = batch
         first, last, starts, ends = self.boundaries(words)
         gold_starts = marked(gold.spans[..., 0], gold.mask, starts)
         gold_ends = marked(gold.spans[..., 1], gold.mask, ends)
@@ -102,13 +95,7 @@ class MRC(Head):
         loss = F.binary_cross_entropy_with_logits(logits, goal, reduction="sum")
         return Loss(loss, float(len(row)), self.weights["match"])
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
+    def predict(self, batch: Batch, options: MRCOptions) -> Predictions:
         """Answers to the question of each row; their label is always 0.
 
         The score of a span is the smallest of its probabilities, so that a `threshold` of 0.5 asks
@@ -118,13 +105,13 @@ class MRC(Head):
         At most 2 N - 1 answers of a sentence of N words are kept, the best: no more spans can nest
         in it, while a text of one word again and again has a start and an end everywhere.
         """
-        check_choice("MRC", "decoding", options.get("decoding", "nested"), DECODINGS)
-        threshold = options.get("threshold", 0.0)
+        words, mask, _ = batch
+        threshold = options.threshold
         first, last, start_logits, end_logits = self.boundaries(words)
         starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
-        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        # NaN passes, so that the component can report a model that has diverged.
         is_start, is_end = (mask & ~(p < threshold) for p in (starts, ends))
-        if self.match is None or options.get("decoding") == "flat":
+        if self.match is None or options.decoding == "flat":
             row, start, end = nearest_ends(is_start, is_end)
             score = torch.minimum(starts[row, start], ends[row, end])
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -22,11 +22,9 @@ from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import ASSIGNMENTS
-from spacy_nested_ner.systems.head import Gold, Loss, Predictions
+from spacy_nested_ner.systems.head import Batch, Gold, Loss, Predictions
 from spacy_nested_ner.systems.matched import Answers, MatchedHead
-from spacy_nested_ner.systems.piqn.settings import PIQNSettings
-
-QUERY_SOURCES = ("words", "learned", "encoder")
+from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
 
 
 @dataclass
@@ -113,11 +111,10 @@ class PIQN(MatchedHead):
         )
         return Answers(left, right, labels)
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Boundary loss (eq. 11) of queries with an entity, class loss (eq. 12) of all; means over
         blocks (eq. 13)."""
+        words, mask, queries = batch
         word_states, query_states, asked = self.encode(words, mask, queries)
         if not self.auxiliary:
             word_states, query_states = word_states[-1:], query_states[-1:]
@@ -174,28 +171,23 @@ class PIQN(MatchedHead):
                 stacklevel=2,
             )
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
+    def predict(self, batch: Batch, options: PIQNOptions) -> Predictions:
         """One span per query that answers (section 3.3, last paragraph), last block only.
 
         The score of a span is P(label) * P(left) * P(right). options: `threshold` on the score,
         `label_threshold` and `boundary_threshold` on its factors (the paper's pair).
         """
+        words, mask, queries = batch
         word_states, query_states, asked = self.encode(words, mask, queries)
         answers = self.answer(word_states[-1], query_states[-1], mask, asked)
         left, start = self.probability(answers.left).max(dim=-1)
         right, end = self.probability(answers.right).max(dim=-1)
         label_p, label = answers.labels.softmax(-1).max(dim=-1)
         score = label_p * left * right
-        keep = (label > 0) & (start <= end) & (score >= options.get("threshold", 0.0))
-        keep &= label_p >= options.get("label_threshold", 0.0)
-        keep &= torch.minimum(left, right) >= options.get("boundary_threshold", 0.0)
-        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        keep = (label > 0) & (start <= end) & (score >= options.threshold)
+        keep &= label_p >= options.label_threshold
+        keep &= torch.minimum(left, right) >= options.boundary_threshold
+        # NaN passes, so that the component can report a model that has diverged.
         keep |= score.isnan()
         if asked.mask is not None:
             keep &= asked.mask

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -22,8 +22,11 @@ from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.matching import assign_cheapest
-from spacy_nested_ner.systems.head import Gold, Head, Loss, Predictions, pick_gold
-from spacy_nested_ner.systems.proposer_regressor.settings import ProposerRegressorSettings
+from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, pick_gold
+from spacy_nested_ner.systems.proposer_regressor.settings import (
+    ProposerRegressorOptions,
+    ProposerRegressorSettings,
+)
 
 SYSTEM = "ProposerRegressor"
 # Cells of the joint span distribution that are held at once, 1 MiB: more do not stay in the cache.
@@ -147,12 +150,11 @@ class ProposerRegressor(Head):
         logits = proposals.labels + self.labels(proposals.query)
         return logits, self.pointer(proposals, words, mask)
 
-    def losses(
-        self, words: Tensor, mask: Tensor, gold: Gold, queries: Optional[Tensor] = None
-    ) -> Dict[str, Loss]:
+    def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Negative log-likelihood of the assigned targets (eq. 24), a mean over the proposals of
         the batch where the paper sums over those of a sentence (eq. 25): the size of a step does
         not hang on the lengths of the sentences."""
+        words, mask, _ = batch
         words, stages = self.refine(words, mask)
         real = stages[-1].mask
         logits, spans = self.answer(words, mask, stages[-1])
@@ -205,19 +207,14 @@ class ProposerRegressor(Head):
                 stacklevel=2,
             )
 
-    def predict(
-        self,
-        words: Tensor,
-        mask: Tensor,
-        options: Mapping[str, Any],
-        queries: Optional[Tensor] = None,
-    ) -> Predictions:
+    def predict(self, batch: Batch, options: ProposerRegressorOptions) -> Predictions:
         """The span of each proposal whose score reaches `threshold` (algorithm 2 with 0.5)."""
-        threshold = options.get("threshold", 0.0)
+        words, mask, _ = batch
+        threshold = options.threshold
         words, stages = self.refine(words, mask)
         final = self.decode(words, mask, stages[-1], threshold)
         keep = final.score >= threshold
-        # NaN passes, for the component to report: a diverged model must not look like a shy one.
+        # NaN passes, so that the component can report a model that has diverged.
         keep = (keep | final.score.isnan()) & stages[-1].mask
         segment, proposal = torch.nonzero(keep, as_tuple=True)
         return Predictions(segment, *(column[segment, proposal] for column in final))
