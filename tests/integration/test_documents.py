@@ -29,7 +29,10 @@ def test_a_sentencizer_makes_each_sentence_a_segment(nlp) -> None:
         if "." not in text:
             expected += [(len(words) + s, len(words) + e, label) for s, e, label in entities]
             words += [*text.split(" "), "."]
-    as_one = set(spans_of(nlp(Doc(nlp.vocab, words=words))))
+    by_itself = spans_of(nlp(Doc(nlp.vocab, words=words)))
+    nlp.get_pipe("piqn_ner").cfg["split_sentences"] = False
+    with pytest.warns(UserWarning, match="split_sentences"):
+        as_one = set(spans_of(nlp(Doc(nlp.vocab, words=words))))
     nlp.add_pipe("sentencizer", first=True)
     doc = nlp(Doc(nlp.vocab, words=words))
     assert len(list(doc.sents)) == len(SEPARATE)
@@ -39,6 +42,7 @@ def test_a_sentencizer_makes_each_sentence_a_segment(nlp) -> None:
     found = set(spans_of(doc)) & set(expected)
     assert len(found) > 0.5 * len(set(expected))
     assert len(found) > len(as_one & set(expected))
+    assert spans_of(doc) == by_itself  # a pipe that learned from sentences needs no sentencizer
 
 
 def test_sentence_boundaries_make_the_spans_of_each_sentence(nlp) -> None:
