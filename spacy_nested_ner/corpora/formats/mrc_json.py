@@ -1,30 +1,30 @@
-"""The JSON of the papers: PIQN, Locate and Label, DiffusionNER; and of BERT-MRC.
-
-Both are written by `export` as well.
-"""
+"""The JSON of BERT-MRC: an item for each sentence and label; spans count words, end inclusive."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, TextIO, Tuple
 
-from spacy_nested_ner.corpora.json_items import Item, field, read_items, string_list
-from spacy_nested_ner.corpora.records import CorpusError, ReadOptions, Record
-from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.sentences import grouped
-from spacy_nested_ner.corpora.settings import no_settings
-from spacy_nested_ner.corpora.text import named_files
-from spacy_nested_ner.corpora.words import check_span, words_record
-
-
-@readers.register("papers-json")
-def read_papers_json(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """JSON of PIQN, Locate and Label and DiffusionNER: tokens, entities"""
-    no_settings(options.settings)
-    for file, split in named_files(Path(path)):
-        records = _papers_records(file, split, options)
-        yield from grouped(options.problems.stop(records), options.group)
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.json import (
+    Item,
+    field,
+    read_items,
+    string_list,
+    write_items,
+)
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.records import (
+    Question,
+    ReadOptions,
+    Record,
+    WordSentence,
+    words_record,
+)
+from spacy_nested_ner.corpora.registry import readers, writers
+from spacy_nested_ner.corpora.spans import WordSpan, check_span
+from spacy_nested_ner.corpora.splits import named_files
 
 
 @readers.register("mrc-json")
@@ -41,29 +41,6 @@ def read_mrc_json(path: Path, options: ReadOptions) -> Iterator[Record]:
                 yield record
 
 
-def _papers_records(path: Path, split: str, options: ReadOptions) -> Iterator[Record]:
-    for line, item in read_items(path, options.problems):
-        record = options.problems.attempt(_papers_record, path, split, line, item, options)
-        if record is not None:
-            yield record
-
-
-def _papers_record(
-    path: Path, split: str, line: int, item: Dict[str, Any], options: ReadOptions
-) -> Record:
-    words = string_list(item, "tokens", path, line)
-    spans = []
-    for entity in field(item, "entities", list, path, line):
-        try:
-            span = entity["start"], entity["end"], entity["type"]
-            check_span(*span, len(words))
-        except (KeyError, TypeError, ValueError) as err:
-            raise CorpusError(f"entity {entity!r}: {err!s}", path, line) from err
-        spans.append(span)
-    doc_id = item.get("org_id") or item.get("orig_id") or f"{path.name}:{line}"
-    return words_record(str(doc_id), split, words, spans, options)
-
-
 def _sentence_of(item: Item) -> Tuple[str, str]:
     """What the items of one sentence have in common: the id before its last point, and the text."""
     values = item[1]
@@ -78,7 +55,7 @@ def _mrc_record(path: Path, split: str, items: List[Item], options: ReadOptions)
     return words_record(doc_id, split, words, spans, options)
 
 
-def _mrc_spans(path: Path, item: Item, length: int) -> List[Tuple[int, int, str]]:
+def _mrc_spans(path: Path, item: Item, length: int) -> List[WordSpan]:
     """Entities of one item; their ends are inclusive in the file."""
     line, values = item
     label = field(values, "entity_label", str, path, line)
@@ -101,3 +78,40 @@ def _mrc_spans(path: Path, item: Item, length: int) -> List[Tuple[int, int, str]
             raise CorpusError(f"entity {pair!r} of {label}: {err!s}", path, line) from err
         spans.append((start, last + 1, label))
     return spans
+
+
+@writers.register("mrc-json")
+def write_mrc_json(sentences: Iterable[WordSentence], file: TextIO, question: Question) -> None:
+    """JSON of BERT-MRC: an item for each sentence and label, with the label's question"""
+    listed = list(sentences)
+    labels = sorted({label for sentence in listed for _, _, label in sentence.spans})
+    if not labels:
+        raise ValueError("there are no entities, so there is no label that BERT-MRC could ask for.")
+    write_items(
+        (
+            _mrc_item(sentence, f"{i}.{j}", label, question(label))
+            for i, sentence in enumerate(listed)
+            for j, label in enumerate(labels)
+        ),
+        file,
+    )
+
+
+def _mrc_item(sentence: WordSentence, item_id: str, label: str, question: str) -> Dict[str, Any]:
+    blank = next((word for word in sentence.words if len(word.split()) != 1), None)
+    if blank is not None:
+        raise ValueError(
+            f"{sentence.doc_id}: the token {blank!r} holds whitespace, which BERT-MRC's JSON, "
+            "whose words are joined by blanks, cannot say. Tokenize the corpus otherwise."
+        )
+    spans = [(start, end - 1) for start, end, name in sentence.spans if name == label]
+    return {
+        "context": " ".join(sentence.words),
+        "query": question,
+        "entity_label": label,
+        "impossible": not spans,
+        "start_position": [start for start, _ in spans],
+        "end_position": [end for _, end in spans],
+        "span_position": [f"{start};{end}" for start, end in spans],
+        "qas_id": item_id,
+    }

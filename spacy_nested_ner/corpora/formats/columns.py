@@ -10,19 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterable, Iterator, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.records import CorpusError, Problems, ReadOptions, Record
-from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.sentences import grouped
-from spacy_nested_ner.corpora.settings import with_settings
-from spacy_nested_ner.corpora.tags import (
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.parsing.tags import (
     SCHEMES,
     Evidence,
     TagError,
     decode_tags,
     pairs_with_before,
 )
-from spacy_nested_ner.corpora.text import named_files, read_lines
-from spacy_nested_ner.corpora.words import words_record
+from spacy_nested_ner.corpora.parsing.text import read_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
+from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.sentences import grouped
+from spacy_nested_ner.corpora.splits import named_files
 
 DOCSTART = "-DOCSTART-"
 
@@ -51,34 +52,11 @@ class ColumnSettings:
 @readers.register("columns")
 def read_columns(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Tokens and tags in columns, any number of levels (settings: token, tags, scheme)"""
-    return _read(path, options, ColumnSettings())
+    return column_records(path, options, ColumnSettings())
 
 
-@readers.register("conll")
-def read_conll(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """CoNLL 2002/2003, OntoNotes and others: the tags are in the last column"""
-    return _read(path, options, ColumnSettings(tags=(-1,)))
-
-
-@readers.register("germeval2014")
-def read_germeval(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """GermEval 2014 (NER-de-*.tsv): German, two levels"""
-    return _read(path, options, ColumnSettings(1, (2, 3), "BIO", "#"))
-
-
-@readers.register("few-nerd")
-def read_few_nerd(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Few-NERD: bare labels, neighbours of one label are one entity"""
-    return _read(path, options, ColumnSettings(0, (1,), "IO"))
-
-
-@readers.register("weibo")
-def read_weibo(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Weibo NER: Chinese characters, each with its place in the word"""
-    return _read(path, options, ColumnSettings(0, (-1,), "auto", "", True))
-
-
-def _read(path: Path, options: ReadOptions, defaults: ColumnSettings) -> Iterator[Record]:
+def column_records(path: Path, options: ReadOptions, defaults: ColumnSettings) -> Iterator[Record]:
+    """Records of a file or folder. Settings in the options replace the defaults of the format."""
     settings = with_settings(defaults, options.settings)
     for file, split in named_files(Path(path)):
         records = _read_file(file, split, settings, options)

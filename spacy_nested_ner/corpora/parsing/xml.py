@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-import zlib
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Deque, Dict, Iterator, cast
 from xml.parsers import expat
 
-from spacy_nested_ner.corpora.records import CorpusError
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.archives import DAMAGE, is_gzip, is_tar, members
 
 CHUNK = 1 << 16
 
@@ -53,7 +53,7 @@ def stream_xml(path: Path, handler: XmlHandler, expected: str) -> Iterator[Any]:
     try:
         with _open_xml(path) as (stream, name):
             yield from stream_xml_file(stream, name, handler, expected)
-    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as err:
+    except DAMAGE as err:
         problem = f"the archive is damaged or cut off ({err}). Expected {expected}; get it again."
         raise CorpusError(problem, path) from err
 
@@ -75,7 +75,7 @@ def stream_xml_file(
     except expat.ExpatError as err:
         problem = f"{expat.ErrorString(err.code)}. Expected {expected}; {_remedy(err.code)}"
         raise CorpusError(problem, name, err.lineno) from err
-    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as err:
+    except DAMAGE as err:
         problem = f"the archive is damaged or cut off ({err}). Expected {expected}; get it again."
         raise CorpusError(problem, name, parser.CurrentLineNumber) from err
     except ValueError as err:
@@ -117,37 +117,16 @@ def _remedy(code: int) -> str:
 @contextmanager
 def _open_xml(path: Path) -> Iterator[tuple[IO[bytes], str]]:
     """The decompressed XML and a name for it."""
-    if _is_tar(path):
+    if is_tar(path):
         with tarfile.open(path, "r|*") as archive:
-            stream, member = _xml_member(archive, path)
-            with stream:
+            for member, stream in members(archive, ".xml"):
                 yield stream, f"{path} ({member})"
-    elif _is_gzip(path):
+                return
+            held = ", ".join(archive.getnames()) or "nothing"
+            raise CorpusError(f"no .xml file in the archive. It holds: {held}.", path)
+    elif is_gzip(path):
         with gzip.open(path) as unzipped:
             yield cast("IO[bytes]", unzipped), str(path)
     else:
         with path.open("rb") as file:
             yield file, str(path)
-
-
-def _xml_member(archive: tarfile.TarFile, path: Path) -> tuple[IO[bytes], str]:
-    names = []
-    for member in archive:
-        names.append(member.name)
-        stream = archive.extractfile(member) if member.name.endswith(".xml") else None
-        if stream is not None:
-            return stream, member.name
-    held = ", ".join(names) or "nothing"
-    raise CorpusError(f"no .xml file in the archive. It holds: {held}.", path)
-
-
-def _is_tar(path: Path) -> bool:
-    try:
-        return tarfile.is_tarfile(path)
-    except (EOFError, zlib.error):  # too short to tell: the gzip branch reports the damage
-        return False
-
-
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"

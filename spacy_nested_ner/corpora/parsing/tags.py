@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
+from spacy_nested_ner.corpora.spans import WordSpan
+
 SCHEMES = ("BIO", "IOB1", "BIOES", "BMES", "IO")
 OUTSIDE = "O"
-
-TokenSpan = Tuple[int, int, str]
-"""First token, token after the last, label."""
 
 _PREFIXED = re.compile(r"([BIESMLU])[-_](.+)", re.DOTALL)
 _SAME = {"M": "I", "L": "E", "U": "S"}
@@ -27,7 +26,7 @@ class TagError(ValueError):
         self.index = index
 
 
-def decode_tags(tags: Sequence[str], scheme: str) -> List[TokenSpan]:
+def decode_tags(tags: Sequence[str], scheme: str) -> List[WordSpan]:
     """The entities that the tags of one sentence, at one level, stand for.
 
     scheme: "BIO" (IOB2), "IOB1" (B- only where an entity touches another of its label), "BIOES"
@@ -35,7 +34,7 @@ def decode_tags(tags: Sequence[str], scheme: str) -> List[TokenSpan]:
 
     Raises TagError at the first tag that the scheme does not have or does not allow there.
     """
-    spans: List[TokenSpan] = []
+    spans: List[WordSpan] = []
     start, label = 0, ""
     for i, tag in enumerate(tags):
         letter, name = _letter_and_label(tag, scheme, i)

@@ -1,4 +1,4 @@
-"""BRAT standoff (`.txt` and `.ann`), and LitBank, which comes in it.
+"""BRAT standoff: `DOC.ann` with annotations beside `DOC.txt` with the text.
 
 Of the annotations only text-bound ones (`T`) are entities. Offsets are characters of the `.txt`
 file. Fragments with nothing but whitespace between them are one span, since BRAT cuts its spans at
@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import logging
 import re
-from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple, Union
 
-from spacy_nested_ner.corpora.records import (
-    CharSpan,
-    CorpusError,
-    Dropped,
-    ReadOptions,
-    Record,
-    span_order,
-    with_omissions,
-)
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.sentences import line_starts, word_places
-from spacy_nested_ner.corpora.settings import no_settings
-from spacy_nested_ner.corpora.spans import clean_spans
-from spacy_nested_ner.corpora.text import files_below, read_lines, read_text
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped
+from spacy_nested_ner.corpora.splits import files_below
+
+EXPECTED = "a text (DOC.txt) with its annotations beside it (DOC.ann), or a folder of such pairs"
 
 _OTHERS = "REAMN#*"
 """What the other annotations begin with: relations, events, attributes, notes."""
@@ -40,50 +34,24 @@ _logger = logging.getLogger("spacy_nested_ner")
 def read_brat(path: Path, options: ReadOptions) -> Iterator[Record]:
     """BRAT standoff: a folder with .txt and .ann files"""
     no_settings(options.settings)
-    yield from with_omissions(_brat(Path(path), options))
+    yield from with_omissions(_documents(Path(path), options))
 
 
-def _brat(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]:
-    files, alone = _annotation_files(path)
+def _documents(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]:
+    files, alone = annotation_files(path)
     if alone:
         yield Dropped({(".txt without .ann", ""): alone})
-    for ann, split in files:
-        record = options.problems.attempt(_document, ann, split, options)
-        if record is not None:
-            yield record
+    calls = ((ann, split, options) for ann, split in files)
+    yield from options.problems.attempt_each(read_document, calls)
 
 
-@readers.register("litbank")
-def read_litbank(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """LitBank's entities/brat: of ten books in the order of names the 9th is dev, the 10th test"""
-    no_settings(options.settings)
-    files, _ = _annotation_files(Path(path))
-    for i, (ann, _) in enumerate(files):
-        split = {8: "dev", 9: "test"}.get(i % 10, "train")
-        record = options.problems.attempt(_document, ann, split, options)
-        if record is not None:
-            record.doc_id = record.doc_id.removesuffix("_brat")
-            record.words = record.text.split()
-            record.sentence_starts = line_starts(record.text)
-            if options.tokens == "published":
-                record.spans = _widened(record.text, record.words, record.spans)
-            yield record
-
-
-def _widened(text: str, words: List[str], spans: List[CharSpan]) -> List[CharSpan]:
-    """Spans grown to whole words, as in the published `tsv` files: 21 begin or end inside one."""
-    places = word_places(text, words)
-    starts, ends = [start for start, _ in places], [end for _, end in places]
-    grown = [
-        (starts[bisect_right(starts, start) - 1], ends[bisect_left(ends, end)], label)
-        for start, end, label in spans
-    ]
-    return sorted(grown, key=span_order)
-
-
-def _annotation_files(path: Path) -> Tuple[List[Tuple[Path, str]], int]:
-    """Annotation files with their splits, and how many texts have none."""
+def annotation_files(path: Path) -> Tuple[List[Tuple[Path, str]], int]:
+    """Annotation files with their splits, and how many texts have none. Raises CorpusError if the
+    path is neither a folder with some nor one file of a pair."""
     if path.is_file():
+        if path.suffix not in (".txt", ".ann"):
+            problem = f"not BRAT standoff. Expected {EXPECTED}."
+            raise CorpusError(problem, path)
         return [(path.with_suffix(".ann"), "")], 0
     files = files_below(path, ".ann")
     texts = {file for file, _ in files_below(path, ".txt")}
@@ -93,7 +61,11 @@ def _annotation_files(path: Path) -> Tuple[List[Tuple[Path, str]], int]:
     return files, len(alone)
 
 
-def _document(ann: Path, split: str, options: ReadOptions) -> Record:
+def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
+    """The record of one `.ann` file and the text beside it. Raises CorpusError."""
+    for file in (ann, ann.with_suffix(".txt")):
+        if not file.is_file():
+            raise CorpusError(f"no such file. BRAT standoff is {EXPECTED}.", file)
     text = read_text(ann.with_suffix(".txt"))
     spans: List[CharSpan] = []
     dropped: Dropped = Dropped()
@@ -110,9 +82,7 @@ def _document(ann: Path, split: str, options: ReadOptions) -> Record:
         elif line.strip() and line[0] not in _OTHERS:
             problem = f"expected an annotation (T1, R1, E1 ...), not {line[:60]!r}."
             options.problems.report(CorpusError(problem, ann, number))
-    kept, cleaned = clean_spans(text, spans, one_label=options.all_labels is False)
-    dropped.update(cleaned)
-    return Record(ann.stem, split, text, kept, sentence_starts=[], dropped=dropped)
+    return text_record(ann.stem, split, text, spans, options, dropped)
 
 
 def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tuple[int, int]], str]:

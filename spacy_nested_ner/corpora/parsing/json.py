@@ -1,14 +1,14 @@
-"""JSON files item by item: a list, or one object per line."""
+"""JSON files item by item, in and out: a list, or one object per line."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, TextIO, Tuple
 
-from spacy_nested_ner.corpora.records import CorpusError, Problems
-from spacy_nested_ner.corpora.text import open_text, reading
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.parsing.text import open_text, reading
 
 CHUNK = 1 << 16
 
@@ -165,3 +165,20 @@ def string_list(item: Dict[str, Any], name: str, path: Path, line: int) -> List[
             problem = f"expected only non-empty texts in {name!r}, not {value!r}."
             raise CorpusError(problem, path, line)
     return values
+
+
+def objects(item: Dict[str, Any], name: str, path: Path, line: int) -> List[Dict[str, Any]]:
+    """A field that is absent or a list of objects. Raises CorpusError otherwise."""
+    values = item.get(name) or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise CorpusError(f"expected a list of objects as {name!r}.", path, line)
+    return values
+
+
+def write_items(items: Iterable[Any], file: TextIO) -> None:
+    """Write a JSON list with one item on a line."""
+    separator = "["
+    for item in items:
+        file.write(f"{separator}\n{json.dumps(item, ensure_ascii=False)}")
+        separator = ","
+    file.write("[]\n" if separator == "[" else "\n]\n")

@@ -26,11 +26,11 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.records import CharSpan, ReadOptions, Record
+from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
+from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import joined
-from spacy_nested_ner.corpora.spans import clean_spans, stripped
-from spacy_nested_ner.corpora.xml import XmlHandler, stream_xml
+from spacy_nested_ner.corpora.spans import CharSpan, clean_spans, stripped
 
 LABELS = ("DNA", "RNA", "cell_line", "cell_type", "protein")
 SPLIT_SIZES = {"train": 15023, "dev": 1669, "test": 1854}
@@ -42,7 +42,7 @@ _logger = logging.getLogger("spacy_nested_ner")
 
 
 @dataclass
-class Sentence:
+class XmlSentence:
     """A sentence as the XML has it, offsets in characters of `text`.
 
     cuts: where a tag opens or closes. terms: `(start, end, sem)` of every `<cons>`.
@@ -80,13 +80,13 @@ def read_genia(path: Path, options: ReadOptions) -> Iterator[Record]:
         yield joined([record for _, record in group])
 
 
-def read_sentences(path: Path) -> Iterator[Sentence]:
+def read_sentences(path: Path) -> Iterator[XmlSentence]:
     """The sentences of the file in their order, with all terms of any class. Text outside a
     `<sentence>` is not read. Raises as `read_genia`."""
     return stream_xml(path, _GeniaHandler(), EXPECTED)
 
 
-def _with_split(sentences: Iterable[Sentence]) -> Iterator[Tuple[str, Sentence]]:
+def _with_split(sentences: Iterable[XmlSentence]) -> Iterator[Tuple[str, XmlSentence]]:
     names = [name for name, size in SPLIT_SIZES.items() for _ in range(size)]
     count = 0
     for count, sentence in enumerate(sentences, start=1):
@@ -110,7 +110,7 @@ class _GeniaHandler(XmlHandler):
         self._doc_id = ""
         self._articles = 0
         self._found = 0
-        self._sentence: Optional[Sentence] = None
+        self._sentence: Optional[XmlSentence] = None
         self._pieces: List[str] = []
         self._length = 0
         self._open: List[Tuple[int, Optional[str]]] = []
@@ -151,10 +151,10 @@ class _GeniaHandler(XmlHandler):
         if self._path[-2] not in ("title", "abstract"):
             raise ValueError(f"<sentence> inside <{self._path[-2]}>, not <title> or <abstract>.")
         doc_id = self._doc_id or f"article {self._articles}"  # the DTD lets <bibliomisc> be absent
-        self._sentence = Sentence(doc_id, self._articles)
+        self._sentence = XmlSentence(doc_id, self._articles)
         self._pieces, self._length = [], 0
 
-    def _close_sentence(self, sentence: Sentence) -> None:
+    def _close_sentence(self, sentence: XmlSentence) -> None:
         sentence.text = "".join(self._pieces)
         self.done.append(sentence)
         self._found += 1
@@ -165,7 +165,7 @@ class _GeniaHandler(XmlHandler):
             raise ValueError(f"<{tag}> inside <sentence>, not <cons> or <w>.")
         self._open.append((self._length, attrs.get("sem")))
 
-    def _close_inside(self, sentence: Sentence, tag: str) -> None:
+    def _close_inside(self, sentence: XmlSentence, tag: str) -> None:
         start, sem = self._open.pop()
         sentence.cuts += [start, self._length]
         if tag == "w":
@@ -174,13 +174,13 @@ class _GeniaHandler(XmlHandler):
             sentence.terms.append((start, self._length, sem))
 
 
-def _raw_record(sentence: Sentence, split: str, all_labels: bool) -> Record:
+def _raw_record(sentence: XmlSentence, split: str, all_labels: bool) -> Record:
     """The text as it stands in the file, to be cut by spaCy's tokenizer."""
     spans, dropped = _entities(sentence, all_labels)
     return Record(sentence.doc_id, split, sentence.text, spans, dropped=dropped)
 
 
-def _published_record(sentence: Sentence, split: str, all_labels: bool) -> Record:
+def _published_record(sentence: XmlSentence, split: str, all_labels: bool) -> Record:
     """The words of the published data set, joined by spaces."""
     entities, dropped = _entities(sentence, all_labels)
     cut = _published_words(sentence)
@@ -194,7 +194,7 @@ def _published_record(sentence: Sentence, split: str, all_labels: bool) -> Recor
     return Record(sentence.doc_id, split, " ".join(words), spans, words, dropped=dropped)
 
 
-def _published_words(sentence: Sentence) -> List[Tuple[int, int]]:
+def _published_words(sentence: XmlSentence) -> List[Tuple[int, int]]:
     """Cut at whitespace and at every tag; a `<w>` stays whole even with a space in it."""
     edges = sorted({0, *sentence.cuts, len(sentence.text)})
     whole = set(sentence.words)
@@ -209,7 +209,7 @@ def _published_words(sentence: Sentence) -> List[Tuple[int, int]]:
     return found
 
 
-def _entities(sentence: Sentence, all_labels: bool) -> Tuple[List[CharSpan], Counter]:
+def _entities(sentence: XmlSentence, all_labels: bool) -> Tuple[List[CharSpan], Counter]:
     """Entities of the five classes, and why the other terms are none."""
     dropped: Counter = Counter()
     found: List[CharSpan] = []

@@ -1,29 +1,27 @@
 """Four lines per sentence: words, parts of speech, entities, blank.
 
-The stand-off annotations of NNE (Ringland et al. 2019) and the data of Lu and Roth (2015) and the
-papers after it have this format. Entities are `START,END LABEL`, joined by `|`.
+The data of Lu and Roth (2015) and the papers after it have this format. Entities are `START,END
+LABEL`, joined by `|`.
 """
 
 from __future__ import annotations
 
-import io
 import re
-import tarfile
-import zlib
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Iterable, Iterator, List, Tuple
 
-from spacy_nested_ner.corpora.records import CorpusError, ReadOptions, Record
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.parsing.text import read_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
 from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.sentences import grouped
-from spacy_nested_ner.corpora.settings import with_settings
-from spacy_nested_ner.corpora.text import named_files, read_lines
-from spacy_nested_ner.corpora.words import check_span, words_record
+from spacy_nested_ner.corpora.spans import check_span
+from spacy_nested_ner.corpora.splits import named_files
 
 Lines = Iterable[Tuple[int, str]]
+"""Lines of a file with their numbers."""
 
-_SECTION = re.compile(r"\d\d")
 _ENTITY = re.compile(r"(\d+),(\d+) (\S+)")
 
 
@@ -34,16 +32,6 @@ class FourLineSettings:
     exclusive_end: bool = False
 
 
-@readers.register("nne")
-def read_nne(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """NNE (.mrg files in a folder or .tar.gz): section 02 is dev, 23 and 24 are test"""
-    settings = with_settings(FourLineSettings(), options.settings)
-    for name, lines in _nne_files(Path(path)):
-        file = PurePosixPath(name)
-        records = _records(name, file.stem, _split(file), lines, settings, options)
-        yield from grouped(options.problems.stop(records), options.group)
-
-
 @readers.register("lu-roth")
 def read_lu_roth(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Four-line files of Lu and Roth (2015): as nne, ends exclusive, files by split"""
@@ -51,49 +39,11 @@ def read_lu_roth(path: Path, options: ReadOptions) -> Iterator[Record]:
     if options.group == "article":
         raise CorpusError("this format has no documents. Use --group sentence.", path)
     for file, split in named_files(Path(path)):
-        records = _records(str(file), "", split, read_lines(file), settings, options)
+        records = four_line_records(str(file), "", split, read_lines(file), settings, options)
         yield from options.problems.stop(records)
 
 
-def _nne_files(path: Path) -> Iterator[Tuple[str, Lines]]:
-    if path.is_dir():
-        files = sorted(path.rglob("*.mrg"))
-        if not files:
-            raise CorpusError("no .mrg file below this folder.", path)
-        for file in files:
-            yield str(file), read_lines(file)
-    elif path.suffix == ".mrg":
-        yield str(path), read_lines(path)
-    else:
-        yield from _archived(path)
-
-
-def _archived(path: Path) -> Iterator[Tuple[str, Lines]]:
-    found = False
-    try:
-        with tarfile.open(path, "r|*") as archive:
-            for member in archive:
-                stream = archive.extractfile(member) if member.name.endswith(".mrg") else None
-                if stream is not None:
-                    found = True
-                    text = stream.read().decode("utf8")
-                    lines = ((i, line.rstrip("\n")) for i, line in enumerate(io.StringIO(text), 1))
-                    yield f"{path} ({member.name})", lines
-    except (EOFError, zlib.error, tarfile.TarError, UnicodeDecodeError) as err:
-        problem = f"expected a .tar.gz archive of .mrg files, but it is none or damaged ({err})."
-        raise CorpusError(problem, path) from err
-    if not found:
-        raise CorpusError("no .mrg file in the archive.", path)
-
-
-def _split(file: PurePosixPath) -> str:
-    """By the section of the Wall Street Journal, the folder of the file."""
-    if not _SECTION.fullmatch(file.parent.name):
-        return ""
-    return {"02": "dev", "23": "test", "24": "test"}.get(file.parent.name, "train")
-
-
-def _records(
+def four_line_records(
     name: str,
     doc_id: str,
     split: str,
@@ -101,6 +51,10 @@ def _records(
     settings: FourLineSettings,
     options: ReadOptions,
 ) -> Iterator[Record]:
+    """Records of the sentences of one file.
+
+    name: of the file, for errors. doc_id: of all its sentences; "" names each by its line.
+    """
     for number, (words, _, entities, blank) in _fours(lines):
         if blank.strip():
             problem = f"expected a blank line after words, tags and entities, not {blank[:40]!r}."

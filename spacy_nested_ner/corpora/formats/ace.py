@@ -15,20 +15,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
 
-from spacy_nested_ner.corpora.records import (
-    CharSpan,
-    CorpusError,
-    Dropped,
-    ReadOptions,
-    Record,
-    with_omissions,
-)
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.edits import Rewritten, reference_edits
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
+from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.rewrite import Rewritten, reference_edits
-from spacy_nested_ner.corpora.settings import with_settings
-from spacy_nested_ner.corpora.spans import clean_spans
-from spacy_nested_ner.corpora.text import files_below, read_lines, read_text
-from spacy_nested_ner.corpora.xml import XmlHandler, stream_xml
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped
+from spacy_nested_ner.corpora.splits import files_below
 
 SUFFIX = ".apf.xml"
 PREFERRED = ("timex2norm", "adj", "fp1", "fp2")
@@ -119,9 +114,7 @@ def _record(doc_id: str, file: Path, split: str, options: ReadOptions) -> Record
             dropped["outside of the text", mention.label] += 1
         else:
             spans.append((*place, mention.label))
-    kept, cleaned = clean_spans(rewritten.text, spans, one_label=options.all_labels is False)
-    dropped.update(cleaned)
-    return Record(doc_id, split, rewritten.text, kept, sentence_starts=[], dropped=dropped)
+    return text_record(doc_id, split, rewritten.text, spans, options, dropped)
 
 
 def without_tags(sgm: str) -> Tuple[str, Tuple[int, int]]:

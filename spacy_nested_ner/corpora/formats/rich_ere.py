@@ -12,19 +12,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from spacy_nested_ner.corpora.records import (
-    CharSpan,
-    CorpusError,
-    Dropped,
-    ReadOptions,
-    Record,
-)
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.edits import Edit, Rewritten, reference_edits
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.parsing.text import read_text
+from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
 from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.rewrite import Edit, Rewritten, reference_edits
-from spacy_nested_ner.corpora.settings import no_settings
-from spacy_nested_ner.corpora.spans import clean_spans
-from spacy_nested_ner.corpora.text import files_below, read_text
-from spacy_nested_ner.corpora.xml import XmlHandler, stream_xml
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped
+from spacy_nested_ner.corpora.splits import files_below
 
 SUFFIX = ".rich_ere.xml"
 SOURCES = (".xml", ".cmp.txt", ".mpdf.xml", ".txt")
@@ -96,9 +92,7 @@ def _record(
                 spans.append((*place, mention.label))
             elif found:
                 dropped["in markup or a quote", mention.label] += 1
-    kept, cleaned = clean_spans(rewritten.text, spans, one_label=options.all_labels is False)
-    dropped.update(cleaned)
-    return Record(doc_id, split, rewritten.text, kept, sentence_starts=[], dropped=dropped)
+    return text_record(doc_id, split, rewritten.text, spans, options, dropped)
 
 
 def _markup_edits(raw: str) -> List[Edit]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Callable, Iterator, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.records import CharSpan, CorpusError, ReadOptions, Record
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml_file
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import word_places
-from spacy_nested_ner.corpora.settings import with_settings
-from spacy_nested_ner.corpora.spans import clean_spans
-from spacy_nested_ner.corpora.text import files_below
-from spacy_nested_ner.corpora.xml import XmlHandler, stream_xml_file
+from spacy_nested_ner.corpora.spans import CharSpan
+from spacy_nested_ner.corpora.splits import files_below
 
 TYPE_SYSTEM = "TypeSystem.xml"
 DKPRO = "de.tudarmstadt.ukp.dkpro.core.api"
@@ -40,10 +41,9 @@ def read_xmi(path: Path, options: ReadOptions) -> Iterator[Record]:
     """INCEpTION and WebAnno, UIMA CAS XMI: .xmi with TypeSystem.xml, .zip, or a folder of them"""
     settings = with_settings(XmiSettings(), options.settings)
     _import_cassis()
-    for file, split in files_below(Path(path), ".xmi", ".zip"):
-        record = options.problems.attempt(_document, file, split, settings, options)
-        if record is not None:
-            yield record
+    files = files_below(Path(path), ".xmi", ".zip")
+    calls = ((file, split, settings, options) for file, split in files)
+    yield from options.problems.attempt_each(_document, calls)
 
 
 def _import_cassis() -> Any:
@@ -69,13 +69,12 @@ def _document(file: Path, split: str, settings: XmiSettings, options: ReadOption
             f"{', '.join(custom) or 'no layer of its own'}.",
             file,
         )
-    spans, dropped = clean_spans(
-        text, _spans(cas, settings, file, options), one_label=options.all_labels is False
-    )
-    words = _words(cas, text, known)
+    record = text_record(name, split, text, _spans(cas, settings, file, options), options)
+    record.words = _words(cas, text, known)
     sentences = f"{DKPRO}.segmentation.type.Sentence"
-    starts = [s.begin for s in cas.select(sentences)] if sentences in known else []
-    return Record(name, split, text, spans, words, starts, dropped)
+    if sentences in known:
+        record.sentence_starts = [sentence.begin for sentence in cas.select(sentences)]
+    return record
 
 
 def _spans(cas: Any, settings: XmiSettings, file: Path, options: ReadOptions) -> Iterator[CharSpan]:
