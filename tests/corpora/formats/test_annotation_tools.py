@@ -1,4 +1,4 @@
-"""Exports of annotation tools. The files in `tools/` are written after the tools' documentation."""
+"""Exports of annotation tools. The samples are written after the tools' documentation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_rea
 from spacy_nested_ner.corpora.docs import record_to_doc
 from tests.corpora.comparing import entities
 
-TOOLS = Path(__file__).parent / "tools"
+TOOLS = Path(__file__).parents[1] / "samples" / "annotation_tools"
 
 
 def read(name, path, **options):

@@ -1,89 +1,14 @@
-"""Column formats and their tags."""
+"""Column formats."""
 
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spacy_nested_ner.corpora import CorpusError, Problems
-from spacy_nested_ner.corpora.tags import TagError, decode_tags
-from tests.corpora.comparing import entities, in_words, normalised, read, table
-
-# Two neighbours of one label, an entity of one word, one of three, and one at the end.
-SPANS = [(0, 2, "A"), (2, 3, "A"), (4, 7, "B-x"), (8, 9, "C")]
-TAGS = {
-    "BIO": "B-A I-A B-A O B-B-x I-B-x I-B-x O B-C",
-    "IOB1": "I-A I-A B-A O I-B-x I-B-x I-B-x O I-C",
-    "BIOES": "B-A E-A S-A O B-B-x I-B-x E-B-x O S-C",
-    "BMES": "B-A E-A S-A O B-B-x M-B-x E-B-x O S-C",
-}
-
-
-@pytest.mark.parametrize("scheme", TAGS)
-def test_schemes(scheme):
-    assert decode_tags(TAGS[scheme].split(), scheme) == SPANS
-
-
-def test_bilou_is_read_as_bioes():
-    tags = TAGS["BIOES"].replace("E-", "L-").replace("S-", "U-")
-    assert decode_tags(tags.split(), "BIOES") == SPANS
-
-
-@pytest.mark.parametrize("prefix", ["", "I-"])
-def test_io_joins_neighbours(prefix):
-    labels = ["A", "A", "", "B-x", "B-x", "C"]
-    tags = [f"{prefix}{label}" if label else "O" for label in labels]
-    assert decode_tags(tags, "IO") == [(0, 2, "A"), (3, 5, "B-x"), (5, 6, "C")]
-
-
-@pytest.mark.parametrize(
-    "tags, scheme, index",
-    [
-        ("O I-A", "BIO", 1),
-        ("B-A I-B", "BIO", 1),
-        ("B-A E-A", "BIO", 1),
-        ("A", "BIO", 0),
-        ("B-", "BIO", 0),
-        ("B-A O", "BIOES", 0),
-        ("B-A I-A", "BIOES", 1),
-        ("B-A S-A", "BMES", 0),
-        ("O E-A", "BMES", 1),
-        ("B-A I-A E-A", "BMES", 1),
-    ],
-)
-def test_tags_that_do_not_fit(tags, scheme, index):
-    with pytest.raises(TagError) as err:
-        decode_tags(tags.split(), scheme)
-    assert err.value.index == index
-
-
-FLAT = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from("XY")), max_size=6)
-
-
-@given(FLAT)
-def test_every_flat_annotation_survives_every_scheme(parts):
-    """Each part: words outside before the entity, its words, its label."""
-    spans, position = [], 0
-    for before, length, label in parts:
-        spans.append((position + before, position + before + length, label))
-        position += before + length
-    for scheme in TAGS:
-        assert decode_tags(encoded(spans, position + 1, scheme), scheme) == spans
-
-
-def encoded(spans, length, scheme):
-    tags = ["O"] * length
-    for i, (start, end, label) in enumerate(spans):
-        touching = i > 0 and spans[i - 1][1] == start and spans[i - 1][2] == label
-        middle = "M" if scheme == "BMES" else "I"
-        letters = ["B" if scheme != "IOB1" or touching else "I"] + [middle] * (end - start - 1)
-        if scheme in ("BIOES", "BMES"):
-            letters[-1] = "E" if len(letters) > 1 else "S"
-        tags[start:end] = [f"{letter}-{label}" for letter in letters]
-    return tags
+from tests.corpora.comparing import SPANS, TAGS, entities, expected, in_words, read
 
 
 def write(tmp_path, *rows, name="data.txt"):
@@ -99,7 +24,7 @@ def rows_of(scheme, tags):
 @pytest.mark.parametrize("scheme", TAGS)
 def test_the_scheme_is_found(tmp_path, scheme):
     path = write(tmp_path, "a O", "", *rows_of(scheme, TAGS[scheme]))
-    assert in_words(read("columns", path)[1])[1] == SPANS
+    assert in_words(read("columns", path)[1])[2] == SPANS
 
 
 def test_bare_labels_are_io(tmp_path):
@@ -206,28 +131,18 @@ def test_wrong_settings(tmp_path, settings, problem):
         read("columns", write(tmp_path, "a O"), settings=settings)
 
 
-def test_germeval(shared):
-    found = read("germeval2014", shared / "germeval2014" / "raw")
-    assert {record.split for record in found} == {"dev"}
-    assert table(found) == (2200, 172, 2886, 407, 11)
-    expected = list(normalised(shared / "germeval2014" / "normalized" / "dev.jsonl"))
-    assert [in_words(record) for record in found] == expected
-
-
-def test_germeval_scheme_is_found(shared):
-    settings = {"token": "1", "tags": "2,3", "comment": "#"}
-    found = read("columns", shared / "germeval2014" / "raw", settings=settings)
-    assert table(found) == (2200, 172, 2886, 407, 11)
-
-
 @pytest.mark.parametrize(
-    "split, file, sentences, count, types",
-    [("dev", "val-inter-new", 18817, 34830, 13), ("test", "test-inter", 14007, 28342, 17)],
+    "folder, name", [("germeval2014", "germeval2014"), ("few_nerd", "few-nerd")]
 )
-def test_few_nerd(shared, split, file, sentences, count, types):
-    found = read("few-nerd", shared / "few_nerd_inter" / "raw" / f"{file}.txt.gz")
-    assert {record.split for record in found} == {split}
-    assert (len(found), sum(len(record.spans) for record in found)) == (sentences, count)
-    assert len({label for record in found for _, _, label in record.spans}) == types
-    expected = normalised(shared / "few_nerd_inter" / "normalized" / f"{split}.jsonl")
-    assert [in_words(record) for record in found] == list(expected)
+def test_published_files(samples, folder, name):
+    found = read(name, samples / folder)
+    assert [in_words(record) for record in found] == expected(samples / folder / "expected.jsonl")
+
+
+def test_the_scheme_of_germeval_is_found(samples):
+    settings = {"token": "1", "tags": "2,3", "comment": "#"}
+    path = samples / "germeval2014" / "NER-de-dev.tsv"
+    found = read("columns", path, settings=settings)
+    assert [in_words(r) for r in found] == expected(path.with_name("expected.jsonl"))
+    rows = map(json.loads, path.with_name("expected.jsonl").read_text("utf8").splitlines())
+    assert [record.doc_id for record in found] == [row["doc_id"] for row in rows]
