@@ -12,7 +12,16 @@ import catalogue
 import pytest
 
 from spacy_nested_ner import corpora
-from spacy_nested_ner.corpora import ReadOptions, Record, get_reader, get_writer, readers, writers
+from spacy_nested_ner.corpora import (
+    CorpusError,
+    Problems,
+    ReadOptions,
+    Record,
+    get_reader,
+    get_writer,
+    readers,
+    writers,
+)
 
 PACKAGE = Path(corpora.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "corpora.md"
@@ -42,15 +51,34 @@ def test_unknown_formats(get):
             get(typed)
 
 
-def test_a_reader_of_ones_own():
-    @readers.register("one-record")
-    def read_one(path, options):
-        yield Record("d", "dev", path.name, [])
+def test_a_reader_of_ones_own(tmp_path):
+    """The example of the page."""
+    (code,) = (
+        c for c in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf8"), re.S) if "def " in c
+    )
 
+    def parse(file, number, line, split):
+        text, tab, spans = line.partition("\t")
+        if not tab:
+            raise CorpusError("no tab.", file, number)
+        places = [span.split() for span in filter(None, spans.split(";"))]
+        return Record(file.name, split, text, [(int(a), int(b), label) for a, b, label in places])
+
+    path = tmp_path / "dev.txt"
+    path.write_text("New York\t0 8 GPE;4 8 GPE\nbad\nno\t\n", encoding="utf8")
     try:
-        assert next(get_reader("one-record")(Path("x.y"), ReadOptions())).text == "x.y"
+        exec(code, {"parse": parse})
+        problems = Problems(skip=True, quiet=True)
+        records = list(get_reader("bracketed")(path, ReadOptions(problems=problems)))
+        with pytest.raises(CorpusError, match=r"dev\.txt, line 2: no tab"):
+            list(get_reader("bracketed")(path, ReadOptions()))
     finally:
-        catalogue.REGISTRY.pop(("spacy_nested_ner", "readers", "one-record"))
+        catalogue.REGISTRY.pop(("spacy_nested_ner", "readers", "bracketed"))
+    assert [(r.split, r.text, len(r.spans)) for r in records] == [
+        ("dev", "New York", 2),
+        ("dev", "no", 0),
+    ]
+    assert problems.count == 1
 
 
 @pytest.mark.parametrize("options", [{"tokens": "bert"}, {"group": "page"}])
