@@ -114,9 +114,9 @@ def text_record(
     """A record of a text whose words and sentences nobody knows. dropped: what was left out
     before."""
     kept, cleaned = clean_spans(text, spans, options.one_label)
-    every_dropped = Dropped(dropped)
-    every_dropped.update(cleaned)
-    return Record(doc_id, split, text, kept, sentence_starts=[], dropped=every_dropped)
+    all_dropped = Dropped(dropped)
+    all_dropped.update(cleaned)
+    return Record(doc_id, split, text, kept, sentence_starts=[], dropped=all_dropped)
 
 
 def words_record(
