@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from spacy_nested_ner.corpora import ReadOptions, get_reader
+import pytest
+
+from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_reader
 from spacy_nested_ner.corpora.sentences import split_at_sentences, word_places
 
 
@@ -13,6 +15,16 @@ def read(name, path, **options):
     """Sentences of all records of a file or folder."""
     records = get_reader(name)(path, ReadOptions(**options))
     return [part for record in records for part in split_at_sentences(record)]
+
+
+def check_malformed(name, path, place, problem, kept):
+    """Reading ends with this problem at that place or, with errors skipped, goes on behind it:
+    `kept` are the texts that are left."""
+    with pytest.raises(CorpusError, match=f"{place}: .*{problem}"):
+        read(name, path)
+    problems = Problems(skip=True, quiet=True)
+    records = read(name, path, problems=problems)
+    assert [record.text for record in records] == kept and problems.count == 1
 
 
 def entities(record):

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_reader
+from spacy_nested_ner.corpora import ReadOptions, get_reader
 from spacy_nested_ner.corpora.docs import record_to_doc
 from spacy_nested_ner.corpora.export import export_docs
-from tests.corpora.comparing import in_words, read
+from tests.corpora.comparing import check_malformed, in_words, read
 
 
 def test_papers_json(samples):
@@ -144,7 +144,4 @@ def test_round_trips_lose_nothing(tmp_path_factory, name, sentences, several):
 def test_malformed_items_can_be_skipped(tmp_path, name, item, problem):
     path = tmp_path / "test.json"
     path.write_text(f"[\n{item}\n]", encoding="utf8")
-    with pytest.raises(CorpusError, match=f"line 2: .*{problem}"):
-        read(name, path)
-    problems = Problems(skip=True, quiet=True)
-    assert read(name, path, problems=problems) == [] and problems.count == 1
+    check_malformed(name, path, "line 2", problem, [])
