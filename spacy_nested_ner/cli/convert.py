@@ -180,7 +180,7 @@ def _convert(
         sources,
         options,
         split,
-        lambda items, what: tqdm(items, desc=what, unit=" records", mininterval=0.5),
+        lambda items, what: tqdm(items, what, unit=" records", mininterval=0.5, disable=None),
     )
     return convert_corpus(records, output_dir, nlp, spans_key, report, options)
 

@@ -20,7 +20,7 @@ class ExportCommand(FormatsCommand):
 
     def formats(self) -> Dict[str, str]:
         """One line for each writer."""
-        from spacy_nested_ner.corpora.export import writers
+        from spacy_nested_ner.corpora import writers
 
         return {name: writer.__doc__ or "" for name, writer in writers.get_all().items()}
 

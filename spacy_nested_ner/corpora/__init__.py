@@ -1,25 +1,11 @@
-"""Corpus files to spaCy docs: one reader per format, one way from its records to `.spacy` files."""
+"""Corpus files to spaCy docs: one module per format, one way from its records to `.spacy` files.
 
-from spacy_nested_ner.corpora import (  # each registers its readers
-    ace,
-    annotation_tools,
-    brat,
-    columns,
-    genia,
-    nne,
-    papers_json,
-    rich_ere,
-    xmi,
-)
-from spacy_nested_ner.corpora.records import (
-    SPLITS,
-    CorpusError,
-    Problems,
-    Reader,
-    ReadOptions,
-    Record,
-)
-from spacy_nested_ner.corpora.registry import get_reader, readers
+Formats are imported when the first reader or writer is asked for.
+"""
+
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.records import SPLITS, Reader, ReadOptions, Record
+from spacy_nested_ner.corpora.registry import get_reader, get_writer, readers, writers
 
 __all__ = [
     "SPLITS",
@@ -28,15 +14,8 @@ __all__ = [
     "ReadOptions",
     "Reader",
     "Record",
-    "ace",
-    "annotation_tools",
-    "brat",
-    "columns",
-    "genia",
     "get_reader",
-    "nne",
-    "papers_json",
+    "get_writer",
     "readers",
-    "rich_ere",
-    "xmi",
+    "writers",
 ]

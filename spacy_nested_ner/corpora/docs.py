@@ -8,13 +8,14 @@ from spacy.language import Language
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.corpora.records import Dropped, ReadOptions, Record
+from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.sentences import (
     line_starts,
     split_at_sentences,
     unbridged_starts,
     word_places,
 )
+from spacy_nested_ner.corpora.spans import Dropped
 
 
 def record_to_docs(

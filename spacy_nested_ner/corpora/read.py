@@ -6,14 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Optional, Sequence
 
-from spacy_nested_ner.corpora.records import (
-    SPLITS,
-    CorpusError,
-    Problems,
-    Reader,
-    ReadOptions,
-    Record,
-)
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.records import SPLITS, Reader, ReadOptions, Record
 from spacy_nested_ner.corpora.registry import get_reader
 from spacy_nested_ner.corpora.splits import DEFAULT_FRACTIONS, Fractions, random_split
 

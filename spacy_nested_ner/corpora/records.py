@@ -19,75 +19,20 @@ from typing import (
     Mapping,
     Optional,
     Protocol,
+    TextIO,
     Tuple,
-    TypeVar,
     Union,
 )
+
+from spacy_nested_ner.corpora.errors import Problems
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped, WordSpan, clean_spans
 
 SPLITS = ("train", "dev", "test")
 TOKENS = ("published", "spacy", "character", "cut")
 GROUPS = ("sentence", "article")
 SENTENCES = ("corpus", "lines", "rules")
-MESSAGES_KEPT = 20
-
-CharSpan = Tuple[int, int, str]
-"""First character, character after the last, label."""
-
-Dropped = Counter
-"""How often something was left out, by `(reason, detail)`."""
-
-
-T = TypeVar("T")
 
 _logger = logging.getLogger("spacy_nested_ner")
-
-
-class CorpusError(ValueError):
-    """A corpus file that cannot be read. Says which file and line, and what was expected there."""
-
-    def __init__(self, problem: str, path: object, line: Optional[int] = None) -> None:
-        place = str(path) if line is None else f"{path}, line {line}"
-        super().__init__(f"{place}: {problem}")
-        self.path = path
-        self.line = line
-
-
-class Problems:
-    """What happens to malformed input: the first error ends the conversion, or all are counted.
-
-    skip: count and go on. quiet: do not log what is skipped.
-    """
-
-    def __init__(self, skip: bool = False, quiet: bool = False) -> None:
-        self.skip = skip
-        self.quiet = quiet
-        self.count = 0
-        self.messages: List[str] = []
-
-    def report(self, error: CorpusError) -> None:
-        """Raise the error, or count it and keep its message (the first 20)."""
-        if not self.skip:
-            raise error
-        self.count += 1
-        if len(self.messages) < MESSAGES_KEPT:
-            self.messages.append(str(error))
-            if not self.quiet:
-                _logger.warning("Skipped: %s", error)
-
-    def attempt(self, function: Callable[..., T], *args: Any) -> Optional[T]:
-        """The result of the function, or None if it raised CorpusError and errors are skipped."""
-        try:
-            return function(*args)
-        except CorpusError as error:
-            self.report(error)
-            return None
-
-    def stop(self, items: Iterable[T]) -> Iterator[T]:
-        """The items up to an error. For input that cannot be taken up again behind it."""
-        try:
-            yield from items
-        except CorpusError as error:
-            self.report(error)
 
 
 @dataclass(frozen=True)
@@ -119,6 +64,11 @@ class ReadOptions:
         check_choice("tokens", self.tokens, TOKENS)
         check_choice("group", self.group, GROUPS)
         check_choice("sentences", self.sentences, SENTENCES)
+
+    @property
+    def one_label(self) -> bool:
+        """One label per span, for the formats that keep all by default."""
+        return self.all_labels is False
 
     def to_dict(self) -> Dict[str, Any]:
         """The choices, ready for JSON."""
@@ -153,6 +103,53 @@ class Record:
     dropped: Counter = field(default_factory=Counter)
 
 
+def text_record(
+    doc_id: str,
+    split: str,
+    text: str,
+    spans: Iterable[CharSpan],
+    options: ReadOptions,
+    dropped: Optional[Dropped] = None,
+) -> Record:
+    """A record of a text whose words and sentences nobody knows. dropped: what was left out
+    before."""
+    kept, cleaned = clean_spans(text, spans, options.one_label)
+    all_dropped = Dropped(dropped)
+    all_dropped.update(cleaned)
+    return Record(doc_id, split, text, kept, sentence_starts=[], dropped=all_dropped)
+
+
+def words_record(
+    doc_id: str,
+    split: str,
+    words: List[str],
+    spans: Iterable[WordSpan],
+    options: ReadOptions,
+) -> Record:
+    """A record of one sentence from its words and entities.
+
+    The words are joined by blanks; with character tokens only where two Latin words meet.
+    """
+    separators = [" "] * len(words)
+    if options.tokens == "character":
+        separators = [_between(*pair) for pair in zip(words, [*words[1:], ""])]
+    begins, ends, text = [], [], ""
+    for word, separator in zip(words, separators):
+        begins.append(len(text))
+        text += word
+        ends.append(len(text))
+        text += separator
+    text = text[: ends[-1]] if ends else ""
+    places = [(begins[start], ends[end - 1], label) for start, end, label in spans]
+    kept, dropped = clean_spans(text, places, options.one_label)
+    return Record(doc_id, split, text, kept, words, dropped=dropped)
+
+
+def _between(word: str, following: str) -> str:
+    latin = all(part.isascii() and part.isalnum() for part in (word[-1:], following[:1]))
+    return " " if latin and len(word) > 1 and len(following) > 1 else ""
+
+
 def with_omissions(items: Iterable[Union[Record, Dropped]]) -> Iterator[Record]:
     """The records; counts of whole items that were left out go to the record behind or, at the
     end, before them. Without any record they are logged."""
@@ -175,15 +172,32 @@ def with_omissions(items: Iterable[Union[Record, Dropped]]) -> Iterator[Record]:
         _logger.warning("All items were left out: %s.", reasons)
 
 
+@dataclass
+class WordSentence:
+    """A sentence on its way out to another format, its entities counted in words. doc_id: its
+    document, "" if that has no name."""
+
+    doc_id: str
+    words: List[str]
+    spans: List[WordSpan]
+
+
+Question = Callable[[str], str]
+"""The question that asks for a label, for formats that hold questions."""
+
+
 class Reader(Protocol):
     """Reads one corpus format. Streams: a record is handed out before the next is read."""
 
     def __call__(self, path: Path, options: ReadOptions) -> Iterator[Record]: ...
 
 
-def span_order(span: CharSpan) -> Tuple[int, int, str]:
-    """Sort key: by start, the longer first, then label."""
-    return span[0], -span[1], span[2]
+class Writer(Protocol):
+    """Writes a file of one format."""
+
+    def __call__(
+        self, sentences: Iterable[WordSentence], file: TextIO, question: Question
+    ) -> None: ...
 
 
 def check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:

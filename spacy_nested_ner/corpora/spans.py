@@ -1,11 +1,33 @@
-"""Rules for the spans of a record that all readers share."""
+"""Spans of text, and the rules for them that all readers share."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.records import CharSpan, Dropped, span_order
+CharSpan = Tuple[int, int, str]
+"""First character, character after the last, label."""
+
+WordSpan = Tuple[int, int, str]
+"""First word, word after the last, label."""
+
+Dropped = Counter
+"""How often something was left out, by `(reason, detail)`."""
+
+
+def span_order(span: CharSpan) -> Tuple[int, int, str]:
+    """Sort key: by start, the longer first, then label."""
+    return span[0], -span[1], span[2]
+
+
+def check_span(start: Any, end: Any, label: Any, length: int) -> None:
+    """Raise ValueError unless it is a labelled span, end exclusive, of a text of that length."""
+    numbers = type(start) is int and type(end) is int
+    if not numbers or not 0 <= start < end <= length or not isinstance(label, str) or not label:
+        raise ValueError(
+            f"expected an entity with 0 <= start < end <= {length} and a label, "
+            f"not start {start!r}, end {end!r} (exclusive), label {label!r}."
+        )
 
 
 def clean_spans(

@@ -6,8 +6,9 @@ import re
 from array import array
 from hashlib import blake2b
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
+from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.records import SPLITS
 
 Fractions = Tuple[float, float, float]
@@ -42,6 +43,42 @@ def split_of_folder(path: Path, root: Path) -> str:
         if split := split_of_name(folder):
             return split
     return ""
+
+
+def named_files(path: Path) -> List[Tuple[Path, str]]:
+    """Files with the split that their name speaks of: the file itself, or those of a folder.
+
+    Of a folder the files that name a split are taken (train, dev, valid, test ...), in the order
+    train, dev, test.
+
+    Raises CorpusError if no file of the folder names one.
+    """
+    if path.is_file():
+        return [(path, split_of_name(path.name))]
+    if not path.exists():
+        raise CorpusError("no such file or folder.", path)
+    named = [(file, split_of_name(file.name)) for file in sorted(path.iterdir()) if file.is_file()]
+    found = [(file, split) for file, split in named if split]
+    if not found:
+        problem = "no file in this folder has train, dev or test in its name. Name the files."
+        raise CorpusError(problem, path)
+    return sorted(found, key=lambda pair: SPLITS.index(pair[1]))
+
+
+def files_below(path: Path, *suffixes: str) -> List[Tuple[Path, str]]:
+    """Files with one of these endings and the split that a folder around them speaks of: the file
+    itself, or those at any depth of a folder, sorted.
+
+    Raises CorpusError if there are none.
+    """
+    if path.is_file():
+        return [(path, "")]
+    if not path.exists():
+        raise CorpusError("no such file or folder.", path)
+    files = sorted(file for file in path.rglob("*") if file.name.endswith(suffixes))
+    if not files:
+        raise CorpusError(f"no file that ends in {' or '.join(suffixes)} below this folder.", path)
+    return [(file, split_of_folder(file, path)) for file in files]
 
 
 def random_split(

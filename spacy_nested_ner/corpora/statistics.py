@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Set, Tuple
 
-from spacy_nested_ner.corpora.records import Dropped
+from spacy_nested_ner.corpora.spans import Dropped
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc

@@ -90,6 +90,24 @@ def test_convert_keeps_what_is_before_damage_if_asked(tmp_path):
 def test_convert_unknown_format(tmp_path):
     output = run("convert", "nope", SAMPLE, tmp_path / "out", code=1)
     assert "Known formats: ace, brat, " in output and ", genia, " in output
+    assert "Did you mean" not in output
+
+
+@pytest.mark.parametrize("command", ["convert", "export"])
+def test_a_format_that_is_misspelt(tmp_path, command):
+    output = run(command, "paper_json", SAMPLE, tmp_path / "out", code=1)
+    assert "format 'paper_json'. Did you mean 'papers-json'?" in output
+
+
+def test_convert_says_what_brat_is(tmp_path):
+    (tmp_path / "x.jsonl").write_text("{}\n", encoding="utf8")
+    output = run("convert", "brat", tmp_path / "x.jsonl", tmp_path / "out", code=1)
+    assert "x.jsonl: not BRAT standoff. Expected a text (DOC.txt)" in output
+    assert "x.txt" not in output
+
+
+def test_convert_draws_no_bar_where_nobody_watches(tmp_path):
+    assert "records/s" not in run("convert", "genia", SAMPLE, tmp_path)
 
 
 @pytest.mark.parametrize("command", ["convert", "export"])

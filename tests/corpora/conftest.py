@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 ASSETS = Path(__file__).parents[2] / "assets" / "genia"
 
 
@@ -24,8 +23,6 @@ def genia_expected() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Open corpora beside the checkout; tests that need them are skipped where they are not."""
-    if not SHARED.is_dir():
-        pytest.skip("the open corpora are not beside this checkout")
-    return SHARED
+def samples() -> Path:
+    """A few sentences of each open corpus, see `samples/README.md`."""
+    return Path(__file__).parent / "samples"

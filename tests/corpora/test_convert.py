@@ -1,51 +1,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import spacy
 from spacy.tokens import DocBin
 
-from spacy_nested_ner.corpora import ReadOptions, Record, get_reader, readers
+from spacy_nested_ner.corpora import Record
 from spacy_nested_ner.corpora.convert import convert_corpus
-from spacy_nested_ner.corpora.docs import record_to_doc
-from spacy_nested_ner.corpora.files import written_together
 
 
 @pytest.fixture
 def nlp():
     return spacy.blank("en")
-
-
-def test_a_record_becomes_a_doc(nlp):
-    record = Record("d1", "train", "CD28-mediated T cells .", [(0, 4, "A"), (14, 21, "B")])
-    doc, dropped = record_to_doc(record, nlp, "nest")
-    assert doc.text == record.text
-    assert [(span.text, span.label_) for span in doc.spans["nest"]] == [
-        ("CD28", "A"),
-        ("T cells", "B"),
-    ]
-    assert not dropped
-
-
-def test_spans_inside_tokens_are_counted(nlp):
-    record = Record("d1", "dev", "CD28 cells", [(0, 2, "A"), (5, 10, "B")], ["CD28", "cells"])
-    doc, dropped = record_to_doc(record, nlp)
-    assert [span.text for span in doc.spans["sc"]] == ["cells"]
-    assert dropped == {("misaligned", "A"): 1}
-
-
-@pytest.mark.parametrize("words", [None, ["One", "two.", "Three", "four."]])
-def test_sentence_starts(nlp, words):
-    record = Record("d", "dev", "One two. Three four.", [], words, sentence_starts=[0, 9])
-    doc, _ = record_to_doc(record, nlp)
-    assert [sentence.text.strip() for sentence in doc.sents] == ["One two.", "Three four."]
-
-
-def test_empty_record(nlp):
-    doc, _ = record_to_doc(Record("d", "dev", "", []), nlp)
-    assert len(doc) == 0 and "sc" in doc.spans
 
 
 def test_files_and_report(nlp, tmp_path):
@@ -77,32 +44,6 @@ def test_an_error_leaves_earlier_files_alone(nlp, tmp_path):
     with pytest.raises(RuntimeError):
         convert_corpus(broken(), tmp_path, nlp)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_an_error_while_writing_leaves_nothing(tmp_path):
-    with (
-        pytest.raises(RuntimeError),
-        written_together([tmp_path / "a", tmp_path / "b"]) as drafts,
-    ):
-        drafts[tmp_path / "a"].write_text("half", encoding="utf8")
-        raise RuntimeError("stop")
-    assert not list(tmp_path.iterdir())
-
-
-def test_unknown_format_names_the_known_ones():
-    with pytest.raises(ValueError, match=r"'nope'\. Known formats: .*genia"):
-        get_reader("nope")
-
-
-def test_every_registered_reader_resolves():
-    for name in readers.get_all():
-        assert callable(get_reader(name))
-
-
-@pytest.mark.parametrize("options", [{"tokens": "bert"}, {"group": "page"}])
-def test_unknown_options(options):
-    with pytest.raises(ValueError, match="must be one of"):
-        ReadOptions(**options)
 
 
 def test_records_need_a_split(nlp, tmp_path):
@@ -141,9 +82,3 @@ def test_no_record_or_doc_is_kept_until_the_end(tmp_path, monkeypatch):
     counts = convert_corpus(stream(), tmp_path, spacy.blank("en"))
     assert counts["train"].documents == len(docs) == 200
     assert most <= 3
-
-
-def test_the_page_on_corpora_names_every_format():
-    page = (Path(__file__).parents[2] / "docs" / "corpora.md").read_text("utf8")
-    for name in readers.get_all():
-        assert f"| `{name}` | `convert {name} " in page

@@ -1,0 +1,74 @@
+"""Malformed input: the error that names file and line, and what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
+
+MESSAGES_KEPT = 20
+
+Place = Tuple[Path, int]
+"""File and line, for errors."""
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("spacy_nested_ner")
+
+
+class CorpusError(ValueError):
+    """A corpus file that cannot be read. Says which file and line, and what was expected there."""
+
+    def __init__(self, problem: str, path: object, line: Optional[int] = None) -> None:
+        place = str(path) if line is None else f"{path}, line {line}"
+        super().__init__(f"{place}: {problem}")
+        self.path = path
+        self.line = line
+
+
+class Problems:
+    """What happens to malformed input: the first error ends the conversion, or all are counted.
+
+    skip: count and go on. quiet: do not log what is skipped.
+    """
+
+    def __init__(self, skip: bool = False, quiet: bool = False) -> None:
+        self.skip = skip
+        self.quiet = quiet
+        self.count = 0
+        self.messages: List[str] = []
+
+    def report(self, error: CorpusError) -> None:
+        """Raise the error, or count it and keep its message (the first 20)."""
+        if not self.skip:
+            raise error
+        self.count += 1
+        if len(self.messages) < MESSAGES_KEPT:
+            self.messages.append(str(error))
+            if not self.quiet:
+                _logger.warning("Skipped: %s", error)
+
+    def attempt(self, function: Callable[..., T], *args: Any) -> Optional[T]:
+        """The result of the function, or None if it raised CorpusError and errors are skipped."""
+        try:
+            return function(*args)
+        except CorpusError as error:
+            self.report(error)
+            return None
+
+    def attempt_each(
+        self, function: Callable[..., T], calls: Iterable[Tuple[Any, ...]]
+    ) -> Iterator[T]:
+        """The results of the function for each tuple of arguments, without the attempts that
+        failed."""
+        for args in calls:
+            result = self.attempt(function, *args)
+            if result is not None:
+                yield result
+
+    def stop(self, items: Iterable[T]) -> Iterator[T]:
+        """The items up to an error. For input that cannot be taken up again behind it."""
+        try:
+            yield from items
+        except CorpusError as error:
+            self.report(error)

@@ -1,0 +1,113 @@
+"""BRAT standoff: `DOC.ann` with annotations beside `DOC.txt` with the text.
+
+Of the annotations only text-bound ones (`T`) are entities. Offsets are characters of the `.txt`
+file. Fragments with nothing but whitespace between them are one span, since BRAT cuts its spans at
+the ends of lines; other discontinuous annotations are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Iterator, List, Optional, Tuple, Union
+
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
+from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped
+from spacy_nested_ner.corpora.splits import files_below
+
+EXPECTED = "a text (DOC.txt) with its annotations beside it (DOC.ann), or a folder of such pairs"
+
+_OTHERS = "REAMN#*"
+"""What the other annotations begin with: relations, events, attributes, notes."""
+
+_TEXT_BOUND = re.compile(r"(T\S+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)(?:\t(.*))?")
+_logger = logging.getLogger("spacy_nested_ner")
+
+
+@readers.register("brat")
+def read_brat(path: Path, options: ReadOptions) -> Iterator[Record]:
+    """BRAT standoff: a folder with .txt and .ann files"""
+    no_settings(options.settings)
+    yield from with_omissions(_documents(Path(path), options))
+
+
+def _documents(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]:
+    files, alone = annotation_files(path)
+    if alone:
+        yield Dropped({(".txt without .ann", ""): alone})
+    calls = ((ann, split, options) for ann, split in files)
+    yield from options.problems.attempt_each(read_document, calls)
+
+
+def annotation_files(path: Path) -> Tuple[List[Tuple[Path, str]], int]:
+    """Annotation files with their splits, and how many texts have none. Raises CorpusError if the
+    path is neither a folder with some nor one file of a pair."""
+    if path.is_file():
+        if path.suffix not in (".txt", ".ann"):
+            problem = f"not BRAT standoff. Expected {EXPECTED}."
+            raise CorpusError(problem, path)
+        return [(path.with_suffix(".ann"), "")], 0
+    files = files_below(path, ".ann")
+    texts = {file for file, _ in files_below(path, ".txt")}
+    alone = sorted(texts - {ann.with_suffix(".txt") for ann, _ in files})
+    if alone:
+        _logger.warning("%d .txt files without .ann are left out: %s ...", len(alone), alone[0])
+    return files, len(alone)
+
+
+def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
+    """The record of one `.ann` file and the text beside it. Raises CorpusError."""
+    for file in (ann, ann.with_suffix(".txt")):
+        if not file.is_file():
+            raise CorpusError(f"no such file. BRAT standoff is {EXPECTED}.", file)
+    text = read_text(ann.with_suffix(".txt"))
+    spans: List[CharSpan] = []
+    dropped: Dropped = Dropped()
+    for number, line in read_lines(ann):
+        if line.startswith("T"):
+            found = options.problems.attempt(_entity, ann, number, line, text)
+            if found is None:
+                continue
+            place, label = found
+            if place is None:
+                dropped["discontinuous", label] += 1
+            else:
+                spans.append((*place, label))
+        elif line.strip() and line[0] not in _OTHERS:
+            problem = f"expected an annotation (T1, R1, E1 ...), not {line[:60]!r}."
+            options.problems.report(CorpusError(problem, ann, number))
+    return text_record(ann.stem, split, text, spans, options, dropped)
+
+
+def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tuple[int, int]], str]:
+    """Span, None for a discontinuous one, and label."""
+    match = _TEXT_BOUND.fullmatch(line)
+    if match is None:
+        problem = f"expected ID<tab>LABEL START END<tab>TEXT, not {line[:60]!r}."
+        raise CorpusError(problem, path, number)
+    _, label, offsets, covered = match.groups()
+    fragments = [tuple(map(int, pair.split())) for pair in offsets.split(";")]
+    _check_fragments(fragments, covered, text, path, number)
+    for (_, end), (start, _) in pairwise(fragments):
+        if text[end:start].strip():
+            return None, label
+    return (fragments[0][0], fragments[-1][1]), label
+
+
+def _check_fragments(
+    fragments: List[Tuple[int, ...]], covered: Optional[str], text: str, path: Path, number: int
+) -> None:
+    for start, end in fragments:
+        if not 0 <= start < end <= len(text):
+            problem = f"the span {start} {end} is not in the text of {len(text)} characters."
+            raise CorpusError(problem, path, number)
+    found = " ".join(text[start:end] for start, end in fragments)
+    if covered is not None and found.split() != covered.split():
+        problem = f"the annotation says {covered!r}, but the .txt has {found!r} there."
+        raise CorpusError(problem, path, number)

@@ -1,0 +1,172 @@
+"""Column formats: a token and its tags on a line, a blank line after each sentence.
+
+A column of tags is one level of nesting. CoNLL 2003, OntoNotes, GermEval 2014, Few-NERD, Weibo,
+MSRA, layered CoNLL (Ju et al. 2018) and LitBank's `tsv` files are of this kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Iterable, Iterator, List, Optional, Tuple
+
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.parsing.tags import (
+    SCHEMES,
+    Evidence,
+    TagError,
+    decode_tags,
+    pairs_with_before,
+)
+from spacy_nested_ner.corpora.parsing.text import read_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
+from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.sentences import grouped
+from spacy_nested_ner.corpora.splits import named_files
+
+DOCSTART = "-DOCSTART-"
+
+Row = Tuple[int, List[str]]
+"""Line number and cells."""
+
+
+@dataclass(frozen=True)
+class ColumnSettings:
+    """Where things are in a line. Columns count from 0, negative ones from the right.
+
+    token: column of the token. tags: columns of tags, outermost level first; empty for all behind
+    the token. scheme: see `tags.decode_tags`, or "auto" to find out from the whole file.
+    comment: what a line begins with that is no token; the cell behind it names the document.
+    first_character: the token is the first character of its cell (Weibo: the digit behind it is
+    the place of the character in its word).
+    """
+
+    token: int = 0
+    tags: Tuple[int, ...] = ()
+    scheme: str = "auto"
+    comment: str = ""
+    first_character: bool = False
+
+
+@readers.register("columns")
+def read_columns(path: Path, options: ReadOptions) -> Iterator[Record]:
+    """Tokens and tags in columns, any number of levels (settings: token, tags, scheme)"""
+    return column_records(path, options, ColumnSettings())
+
+
+def column_records(path: Path, options: ReadOptions, defaults: ColumnSettings) -> Iterator[Record]:
+    """Records of a file or folder. Settings in the options replace the defaults of the format."""
+    settings = with_settings(defaults, options.settings)
+    for file, split in named_files(Path(path)):
+        records = _read_file(file, split, settings, options)
+        yield from grouped(options.problems.stop(records), options.group)
+
+
+def _read_file(
+    path: Path, split: str, settings: ColumnSettings, options: ReadOptions
+) -> Iterator[Record]:
+    if settings.scheme == "auto":
+        settings = replace(settings, scheme=_find_scheme(path, settings))
+    elif settings.scheme not in SCHEMES:
+        raise ValueError(
+            f"Setting scheme must be auto or one of {', '.join(SCHEMES)}, not {settings.scheme!r}."
+        )
+    for doc_id, rows in _sentences(path, settings):
+        if doc_id is None and options.group == "article":
+            problem = f"the file marks no documents ({DOCSTART}). Use --group sentence."
+            raise CorpusError(problem, path)
+        name = doc_id or f"{path.name}:{rows[0][0]}"
+        record = options.problems.attempt(_record, path, name, split, rows, settings, options)
+        if record is not None:
+            yield record
+
+
+def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[str], List[Row]]]:
+    """Document, if the file marks any, and rows of each sentence."""
+    doc_id, documents = None, 0
+    rows: List[Row] = []
+    for number, line in read_lines(path):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if cells and cells[0] == DOCSTART:
+            documents += 1
+            doc_id, cells = f"{path.name}#{documents}", []
+        elif settings.comment and cells and cells[0] == settings.comment:
+            doc_id, cells = cells[1] if len(cells) > 1 else None, []
+        if any(cell.strip() for cell in cells):
+            rows.append((number, cells))
+        elif rows:
+            yield doc_id, rows
+            rows = []
+    if rows:
+        yield doc_id, rows
+
+
+def _record(
+    path: Path,
+    doc_id: str,
+    split: str,
+    rows: List[Row],
+    settings: ColumnSettings,
+    options: ReadOptions,
+) -> Record:
+    words = [_token(path, row, settings) for row in rows]
+    found = []
+    for level in _levels(path, rows, settings):
+        try:
+            found += decode_tags(level, settings.scheme)
+        except TagError as err:
+            problem = f"{err} Mend it, or name the scheme: --set scheme={'|'.join(SCHEMES)}."
+            raise CorpusError(problem, path, rows[err.index][0]) from err
+    return words_record(doc_id, split, words, found, options)
+
+
+def _token(path: Path, row: Row, settings: ColumnSettings) -> str:
+    token = _cell(path, row, settings.token, "token").strip()
+    if not token:
+        raise CorpusError("a row without a token, expected one or a blank line.", path, row[0])
+    return token[0] if settings.first_character else token
+
+
+def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> List[List[str]]:
+    """Tags of the sentence, level by level. No tag is the same as O."""
+    if not settings.tags:
+        if settings.token < 0:
+            problem = "with a token counted from the right, --set tags=NUMBERS has to be given too."
+            raise ValueError(problem)
+        width = max(len(cells) for _, cells in rows)
+        if width - settings.token < 2:
+            raise CorpusError("a line with nothing behind the token.", path, rows[0][0])
+        columns: Iterable[int] = range(settings.token + 1, width)
+        return [
+            [(cells[i].strip() if i < len(cells) else "") or "O" for _, cells in rows]
+            for i in columns
+        ]
+    return [[_cell(path, row, i, "tag").strip() or "O" for row in rows] for i in settings.tags]
+
+
+def _cell(path: Path, row: Row, column: int, what: str) -> str:
+    line, cells = row
+    if not -len(cells) <= column < len(cells):
+        problem = f"expected a {what} in column {column}, but the line has {len(cells)} columns."
+        raise CorpusError(problem, path, line)
+    return cells[column]
+
+
+def _find_scheme(path: Path, settings: ColumnSettings) -> str:
+    """The scheme that the tags of the whole file fit. Sentences with malformed lines do not count:
+    they are reported when they are read."""
+    evidence = Evidence.none()
+    quiet = Problems(skip=True, quiet=True)
+    for _, rows in _sentences(path, settings):
+        for level in quiet.attempt(_levels, path, rows, settings) or []:
+            for (tag, before), (line, _) in zip(pairs_with_before(level), rows):
+                evidence.add(tag, before, line)
+    try:
+        return evidence.scheme()
+    except TagError as err:
+        problem = (
+            f"the scheme of the tags is not clear: {err} Name it with --set "
+            f"scheme={'|'.join(SCHEMES)}, or say which columns hold tags with --set tags=NUMBERS."
+        )
+        raise CorpusError(problem, path, err.index) from err

@@ -1,0 +1,43 @@
+"""doccano: spans count characters, end exclusive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator, List, Tuple
+
+from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.formats.json_documents import (
+    Object,
+    checked_span,
+    json_records,
+    name_of,
+)
+from spacy_nested_ner.corpora.parsing.json import field, objects
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
+from spacy_nested_ner.corpora.registry import readers
+
+
+@readers.register("doccano")
+def read_doccano(path: Path, options: ReadOptions) -> Iterator[Record]:
+    """doccano JSONL, sequence labelling (with relations or without)"""
+    no_settings(options.settings)
+    return json_records(path, options, _record)
+
+
+def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
+    text = field(item, "text" if "text" in item else "data", str, *place)
+    found: List[Tuple[Any, Any, Any]] = [
+        (entity.get("start_offset"), entity.get("end_offset"), entity.get("label"))
+        for entity in objects(item, "entities", *place)
+    ]
+    triples: Any = item.get("label", item.get("labels")) or []
+    if not {"entities", "label", "labels"} & set(item) or not isinstance(triples, list):
+        raise CorpusError("expected the spans as 'label', 'labels' or 'entities'.", *place)
+    for triple in triples:
+        if not isinstance(triple, list) or len(triple) != 3:
+            raise CorpusError(f"expected [start, end, label], not {triple!r}.", *place)
+        found.append((triple[0], triple[1], triple[2]))
+    spans = [checked_span(*span, len(text), place) for span in found]
+    doc_id = item.get("id", name_of(place))
+    return text_record(str(doc_id), split, text, spans, options)

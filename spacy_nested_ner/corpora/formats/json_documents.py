@@ -1,0 +1,56 @@
+"""What the formats share that are JSON with one object per document or sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, TypeVar, Union
+
+from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.parsing.json import read_items
+from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
+from spacy_nested_ner.corpora.splits import named_files
+
+Object = Dict[str, Any]
+
+Outcome = Union[Record, Dropped]
+"""A record, or why there is none."""
+
+T = TypeVar("T")
+
+
+def json_records(
+    path: Path, options: ReadOptions, make: Callable[[Object, Place, str, ReadOptions], Outcome]
+) -> Iterator[Record]:
+    """Records of a file or folder, made from one object each."""
+    for file, split in named_files(Path(path)):
+        outcomes = outcomes_of_file(file, split, options, make)
+        yield from with_omissions(options.problems.stop(outcomes))
+
+
+def outcomes_of_file(
+    file: Path,
+    split: str,
+    options: ReadOptions,
+    make: Callable[[Object, Place, str, ReadOptions], T],
+) -> Iterator[T]:
+    """What `make(object, place, split, options)` gives for each object of a file, without those
+    that are malformed."""
+    items = read_items(file, options.problems)
+    calls = ((item, (file, line), split, options) for line, item in items)
+    return options.problems.attempt_each(make, calls)
+
+
+def name_of(place: Place) -> str:
+    """An id for an object that has none."""
+    file, line = place
+    return f"{file.name}:{line}"
+
+
+def checked_span(start: Any, end: Any, label: Any, length: int, place: Place) -> CharSpan:
+    """The span, end exclusive. Raises CorpusError unless it is one of a text of that length."""
+    try:
+        check_span(start, end, label, length)
+    except ValueError as err:
+        raise CorpusError(str(err), *place) from err
+    return start, end, label

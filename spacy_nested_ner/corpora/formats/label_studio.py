@@ -1,0 +1,101 @@
+"""Label Studio: spans count characters, or UTF-16 units as browsers do, end exclusive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List, Optional, Tuple
+
+from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.formats.json_documents import (
+    Object,
+    Outcome,
+    checked_span,
+    json_records,
+    name_of,
+)
+from spacy_nested_ner.corpora.parsing.json import field, objects
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
+from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.spans import Dropped
+
+
+@dataclass(frozen=True)
+class LabelStudioSettings:
+    """text: the field of a task's data with the text, `value="$text"` in the labelling setup."""
+
+    text: str = "text"
+
+
+@readers.register("label-studio")
+def read_label_studio(path: Path, options: ReadOptions) -> Iterator[Record]:
+    """Label Studio JSON or JSON-MIN (setting: text)"""
+    settings = with_settings(LabelStudioSettings(), options.settings)
+
+    def make(item: Object, place: Place, split: str, options: ReadOptions) -> Outcome:
+        return _record(item, place, split, options, settings.text)
+
+    return json_records(path, options, make)
+
+
+def _record(
+    item: Object, place: Place, split: str, options: ReadOptions, text_field: str
+) -> Outcome:
+    text = field(item.get("data", item), text_field, str, *place)
+    regions, omitted = _regions(item, place)
+    if regions is None:
+        return omitted
+    spans = []
+    for region in regions:
+        labels = region.get("labels", region.get("hypertextlabels"))
+        if labels and not isinstance(labels, list):
+            raise CorpusError(f"expected a list of labels, not {labels!r}.", *place)
+        if labels:
+            start, end = _characters(region, text, place)
+            spans += [checked_span(start, end, label, len(text), place) for label in labels]
+    doc_id = item.get("id", name_of(place))
+    record = text_record(str(doc_id), split, text, spans, options)
+    record.dropped.update(omitted)
+    return record
+
+
+def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Dropped]:
+    """Values of the annotation that counts, None without any, and what was left out: the ground
+    truth if one is marked, otherwise the first that was not cancelled."""
+    if "data" not in item:  # JSON-MIN
+        label = item.get("label")
+        if not isinstance(label, list):
+            return None, _NOT_ANNOTATED
+        return objects(item, "label", *place), Dropped()
+    annotations = objects(item, "annotations" if "annotations" in item else "completions", *place)
+    valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+    if not valid:
+        return None, _NOT_ANNOTATED
+    chosen = next((a for a in valid if a.get("ground_truth")), valid[0])
+    omitted = Dropped({("further annotation of a task", ""): len(valid) - 1})
+    results = objects(chosen, "result", *place)
+    return [
+        result["value"] for result in results if isinstance(result.get("value"), dict)
+    ], +omitted
+
+
+_NOT_ANNOTATED = Dropped({("not annotated", ""): 1})
+
+
+def _characters(region: Object, text: str, place: Place) -> Tuple[int, int]:
+    """Characters of a region. Browsers count characters beyond U+FFFF, such as emoji, as two; the
+    covered text tells which count it is."""
+    offsets = region.get("globalOffsets", region)
+    start, end = offsets.get("start"), offsets.get("end")
+    covered = region.get("text")
+    checked_span(start, end, "label", 2 * len(text), place)
+    if covered is None or text[start:end] == covered:
+        return start, end
+    units = text.encode("utf-16-le")
+    if units[2 * start : 2 * end].decode("utf-16-le", "replace") == covered:
+        first = len(units[: 2 * start].decode("utf-16-le"))
+        return first, first + len(covered)
+    raise CorpusError(
+        f"a region at {start} is {covered!r}, but the text has {text[start:end]!r} there.", *place
+    )

@@ -1,0 +1,109 @@
+"""Four lines per sentence: words, parts of speech, entities, blank.
+
+The data of Lu and Roth (2015) and the papers after it have this format. Entities are `START,END
+LABEL`, joined by `|`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterable, Iterator, List, Tuple
+
+from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.settings import with_settings
+from spacy_nested_ner.corpora.parsing.text import read_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
+from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.spans import check_span
+from spacy_nested_ner.corpora.splits import named_files
+
+Lines = Iterable[Tuple[int, str]]
+"""Lines of a file with their numbers."""
+
+_ENTITY = re.compile(r"(\d+),(\d+) (\S+)")
+
+
+@dataclass(frozen=True)
+class FourLineSettings:
+    """exclusive_end: the END of an entity is the token after its last."""
+
+    exclusive_end: bool = False
+
+
+@readers.register("lu-roth")
+def read_lu_roth(path: Path, options: ReadOptions) -> Iterator[Record]:
+    """Four-line files of Lu and Roth (2015): as nne, ends exclusive, files by split"""
+    settings = with_settings(FourLineSettings(True), options.settings)
+    if options.group == "article":
+        raise CorpusError("this format has no documents. Use --group sentence.", path)
+    for file, split in named_files(Path(path)):
+        records = four_line_records(str(file), "", split, read_lines(file), settings, options)
+        yield from options.problems.stop(records)
+
+
+def four_line_records(
+    name: str,
+    doc_id: str,
+    split: str,
+    lines: Lines,
+    settings: FourLineSettings,
+    options: ReadOptions,
+) -> Iterator[Record]:
+    """Records of the sentences of one file.
+
+    name: of the file, for errors. doc_id: of all its sentences; "" names each by its line.
+    """
+    for number, (words, _, entities, blank) in _fours(lines):
+        if blank.strip():
+            problem = f"expected a blank line after words, tags and entities, not {blank[:40]!r}."
+            raise CorpusError(problem, name, number + 3)
+        record = options.problems.attempt(
+            _record, name, doc_id, split, number, words, entities, settings, options
+        )
+        if record is not None:
+            yield record
+
+
+def _fours(lines: Lines) -> Iterator[Tuple[int, List[str]]]:
+    """Number of the first of four lines, and the lines; blank lines before them are passed over."""
+    number = 0
+    four: List[str] = []
+    for line_number, line in lines:
+        if not four and not line.strip():
+            continue
+        number = number if four else line_number
+        four.append(line)
+        if len(four) == 4:
+            yield number, four
+            four = []
+    if four:
+        yield number, four + [""] * (4 - len(four))
+
+
+def _record(
+    name: str,
+    doc_id: str,
+    split: str,
+    number: int,
+    line: str,
+    entities: str,
+    settings: FourLineSettings,
+    options: ReadOptions,
+) -> Record:
+    words = line.split()
+    spans = []
+    for entity in filter(None, entities.strip().split("|")):
+        match = _ENTITY.fullmatch(entity.strip())
+        if match is None:
+            problem = f"expected entities such as 0,1 PER|3,3 AGE, not {entity[:40]!r}."
+            raise CorpusError(problem, name, number + 2)
+        start, last, label = int(match.group(1)), int(match.group(2)), match.group(3)
+        end = last if settings.exclusive_end else last + 1
+        try:
+            check_span(start, end, label, len(words))
+        except ValueError as err:
+            raise CorpusError(f"entity {entity!r}: {err}", name, number + 2) from err
+        spans.append((start, end, label))
+    return words_record(doc_id or f"{Path(name).name}:{number}", split, words, spans, options)

@@ -1,0 +1,86 @@
+"""The JSON of PIQN, Locate and Label and DiffusionNER: spans count tokens, end exclusive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, Optional, TextIO, Tuple
+
+from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.formats.json_documents import Object, name_of, outcomes_of_file
+from spacy_nested_ner.corpora.parsing.json import field, string_list, write_items
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.records import (
+    Question,
+    ReadOptions,
+    Record,
+    WordSentence,
+    words_record,
+)
+from spacy_nested_ner.corpora.registry import readers, writers
+from spacy_nested_ner.corpora.sentences import grouped
+from spacy_nested_ner.corpora.spans import check_span
+from spacy_nested_ner.corpora.splits import named_files
+
+
+@readers.register("papers-json")
+def read_papers_json(path: Path, options: ReadOptions) -> Iterator[Record]:
+    """JSON of PIQN, Locate and Label and DiffusionNER: tokens, entities"""
+    no_settings(options.settings)
+    for file, split in named_files(Path(path)):
+        records = outcomes_of_file(file, split, options, _record)
+        yield from grouped(options.problems.stop(records), options.group)
+
+
+def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
+    words = string_list(item, "tokens", *place)
+    spans = []
+    for entity in field(item, "entities", list, *place):
+        try:
+            span = entity["start"], entity["end"], entity["type"]
+            check_span(*span, len(words))
+        except (KeyError, TypeError, ValueError) as err:
+            raise CorpusError(f"entity {entity!r}: {err!s}", *place) from err
+        spans.append(span)
+    doc_id = item.get("org_id") or item.get("orig_id") or name_of(place)
+    return words_record(str(doc_id), split, words, spans, options)
+
+
+@writers.register("papers-json")
+def write_papers_json(sentences: Iterable[WordSentence], file: TextIO, question: Question) -> None:
+    """JSON of PIQN, Locate and Label and DiffusionNER, with neighbouring sentences as context"""
+
+    def items() -> Iterator[Dict[str, Any]]:
+        for before, sentence, after in _with_neighbours(sentences):
+            yield {
+                "tokens": sentence.words,
+                "entities": [
+                    {"type": label, "start": start, "end": end}
+                    for start, end, label in sentence.spans
+                ],
+                "relations": [],
+                "org_id": sentence.doc_id,
+                "ltokens": before.words if before else [],
+                "rtokens": after.words if after else [],
+            }
+
+    write_items(items(), file)
+
+
+def _with_neighbours(
+    sentences: Iterable[WordSentence],
+) -> Iterator[Tuple[Optional[WordSentence], WordSentence, Optional[WordSentence]]]:
+    """Each sentence between those of its document."""
+    before: Optional[WordSentence] = None
+    current: Optional[WordSentence] = None
+    for after in sentences:
+        if current is not None:
+            yield _same(before, current), current, _same(after, current)
+        before, current = current, after
+    if current is not None:
+        yield _same(before, current), current, None
+
+
+def _same(other: Optional[WordSentence], sentence: WordSentence) -> Optional[WordSentence]:
+    """The other sentence if it is of the same, named document."""
+    same = other is not None and other.doc_id == sentence.doc_id and bool(sentence.doc_id)
+    return other if same else None

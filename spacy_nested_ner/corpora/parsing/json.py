@@ -1,0 +1,184 @@
+"""JSON files item by item, in and out: a list, or one object per line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, TextIO, Tuple
+
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.parsing.text import open_text, reading
+
+CHUNK = 1 << 16
+
+_BLANKS = re.compile(r"\s*")
+
+Item = Tuple[int, Dict[str, Any]]
+"""Line on which an object begins, and the object."""
+
+
+def read_items(path: Path, problems: Problems) -> Iterator[Item]:
+    """The objects of a JSON list or of a JSON Lines file, while the file is being read.
+
+    path: UTF-8, plain or gzipped.
+
+    A line that is no object can be skipped; a list cannot be taken up again behind an error.
+
+    Raises CorpusError, with the line, if the file is missing, damaged or neither of the two.
+    """
+    stream = _Stream(path)
+    with reading(path), open_text(path) as file:
+        stream.feed(file)
+        if stream.next_character() == "[":
+            yield from stream.array()
+            return
+    with reading(path), open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                item = problems.attempt(_parse_line, path, number, line)
+                if item is not None:
+                    yield number, item
+
+
+def _parse_line(path: Path, number: int, line: str) -> Dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as err:
+        problem = f"{err}. Expected a JSON list, or one JSON object on each line."
+        raise CorpusError(problem, path, number) from err
+    return _object(value, path, number)
+
+
+def _object(value: Any, path: Path, line: int) -> Dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CorpusError(f"expected a JSON object, not {str(value)[:40]!r}.", path, line)
+    return value
+
+
+class _Stream:
+    """Text of a file of which the part that was parsed is thrown away."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._decoder = json.JSONDecoder()
+        self._text = ""
+        self._position = 0
+        self._line = 1
+        self._file: Any = None
+
+    def feed(self, file: Any) -> None:
+        """Set the file to read from."""
+        self._file = file
+
+    def array(self) -> Iterator[Item]:
+        """The objects of the list that begins here."""
+        self._skip(1)
+        if self.next_character() == "]":
+            self._end()
+            return
+        while True:
+            self.next_character()
+            line = self._line
+            yield line, _object(self._value(), self._path, line)
+            character = self.next_character()
+            if character == "]":
+                self._end()
+                return
+            if character != ",":
+                found = repr(character) if character else "the end of the file"
+                raise CorpusError(f"expected , or ] here, not {found}.", self._path, self._line)
+            self._skip(1)
+
+    def _end(self) -> None:
+        """Nothing but whitespace may stand behind the list."""
+        self._skip(1)
+        if character := self.next_character():
+            problem = f"expected the end of the file behind the list, not {character!r}."
+            raise CorpusError(problem, self._path, self._line)
+
+    def next_character(self) -> str:
+        """The next character that is no whitespace, which stays; "" at the end."""
+        while True:
+            blanks = _BLANKS.match(self._text, self._position)
+            self._skip(len(blanks.group()) if blanks else 0)
+            if self._position < len(self._text):
+                return self._text[self._position]
+            if not self._more(CHUNK):
+                return ""
+
+    def _value(self) -> Any:
+        """Parse one value, with ever more text as long as it is not complete."""
+        size = CHUNK
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._position)
+            except ValueError as err:
+                if self._more(size):
+                    size *= 2
+                    continue
+                line = self._line + self._text.count("\n", self._position, _place(err))
+                reason = getattr(err, "msg", err)
+                problem = f"malformed JSON or the file ends too early: {reason}."
+                raise CorpusError(problem, self._path, line) from err
+            self._skip(end - self._position)
+            return value
+
+    def _skip(self, count: int) -> None:
+        end = self._position + count
+        self._line += self._text.count("\n", self._position, end)
+        self._position = end
+
+    def _more(self, size: int) -> bool:
+        """Read on; False at the end of the file."""
+        added = self._file.read(size)
+        self._text = self._text[self._position :] + added
+        self._position = 0
+        return bool(added)
+
+
+def _place(err: ValueError) -> int:
+    return getattr(err, "pos", 0)
+
+
+def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) -> Any:
+    """A field that has to be there.
+
+    Raises CorpusError with the name if it is missing or of another type.
+    """
+    if not isinstance(item, dict):
+        raise CorpusError(f"expected an object with {name!r}, not {item!r}.", path, line)
+    value = item.get(name)
+    if not isinstance(value, kind):
+        has = ", ".join(item) or "nothing"
+        expected = {list: "a list", str: "text", dict: "an object", int: "a number"}[kind]
+        problem = f"expected {expected} as {name!r}; the object has: {has}."
+        raise CorpusError(problem, path, line)
+    return value
+
+
+def string_list(item: Dict[str, Any], name: str, path: Path, line: int) -> List[str]:
+    """A field that has to be a list of non-empty texts. Raises CorpusError otherwise."""
+    values = field(item, name, list, path, line)
+    for value in values:
+        if not isinstance(value, str) or not value.strip():
+            problem = f"expected only non-empty texts in {name!r}, not {value!r}."
+            raise CorpusError(problem, path, line)
+    return values
+
+
+def objects(item: Dict[str, Any], name: str, path: Path, line: int) -> List[Dict[str, Any]]:
+    """A field that is absent or a list of objects. Raises CorpusError otherwise."""
+    values = item.get(name) or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise CorpusError(f"expected a list of objects as {name!r}.", path, line)
+    return values
+
+
+def write_items(items: Iterable[Any], file: TextIO) -> None:
+    """Write a JSON list with one item on a line."""
+    separator = "["
+    for item in items:
+        file.write(f"{separator}\n{json.dumps(item, ensure_ascii=False)}")
+        separator = ","
+    file.write("[]\n" if separator == "[" else "\n]\n")

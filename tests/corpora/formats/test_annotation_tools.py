@@ -1,0 +1,141 @@
+"""Exports of annotation tools. The samples are written after the tools' documentation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import spacy
+
+from spacy_nested_ner.corpora import CorpusError, ReadOptions, get_reader
+from spacy_nested_ner.corpora.docs import record_to_doc
+from tests.corpora.comparing import check_malformed, entities
+
+TOOLS = Path(__file__).parents[1] / "samples" / "annotation_tools"
+
+
+def read(name, path, **options):
+    return list(get_reader(name)(path, ReadOptions(**options)))
+
+
+def test_prodigy():
+    first, second = read("prodigy", TOOLS / "prodigy.jsonl")
+    assert entities(first) == [("Dr. Bo Li\u2019s lab", "ORG"), ("Bo Li", "PER"), ("Paris", "GPE")]
+    assert first.words[2:6] == ["Li", "\u2019s", "lab", "😀"] and first.doc_id == "1842734674"
+    assert second.words is None and entities(second) == [("Rome", "GPE")]
+    dropped = first.dropped + second.dropped
+    assert dropped == {("not accepted", "reject"): 1, ("not accepted", "ignore"): 1}
+
+
+def test_tokens_of_prodigy_keep_the_text_where_the_tokenizer_agrees():
+    nlp = spacy.blank("en")
+    record = read("prodigy", TOOLS / "prodigy.jsonl")[0]
+    doc, _ = record_to_doc(record, nlp)
+    assert doc.text == record.text and not doc.has_unknown_spaces
+    record.words = ["Dr.", "Bo", "Li\u2019s", *record.words[4:]]
+    doc, dropped = record_to_doc(record, nlp)
+    assert [token.text for token in doc] == record.words and doc.has_unknown_spaces
+    assert dropped == {("misaligned", "PER"): 1}
+
+
+def test_doccano():
+    records = read("doccano", TOOLS / "doccano.jsonl")
+    assert [entities(record) for record in records] == [
+        [("Bo Li's lab", "ORG"), ("Bo Li", "PER"), ("Paris", "GPE")],
+        [("Rome", "GPE")],
+        [("Rome's mayor", "PER"), ("Rome", "GPE")],
+    ]
+    assert [record.doc_id for record in records] == ["1", "2", "3"]
+
+
+def test_gliner():
+    first, second = read("gliner", TOOLS / "gliner.json")
+    assert entities(first) == [("IL-2 gene", "DNA"), ("IL-2", "protein")]
+    assert first.words == ["The", "IL-2", "gene", "is", "active", "."] and not second.spans
+
+
+def test_label_studio():
+    first, second = read("label-studio", TOOLS / "label_studio.json")
+    assert entities(first) == [("Bo Li's lab", "ORG"), ("Bo Li", "NAME"), ("Bo Li", "PER")]
+    assert entities(second) == [("Rome", "GPE")] and second.doc_id == "12"
+    assert first.dropped == {("further annotation of a task", ""): 1}
+    assert second.dropped == {("not annotated", ""): 1}
+
+
+def test_label_studio_counts_of_characters(tmp_path):
+    """The first file counts the emoji as two, as browsers do; Python counts one."""
+    items = json.loads((TOOLS / "label_studio.json").read_text("utf8"))[:1]
+    for result in items[0]["annotations"][2]["result"][:2]:
+        result["value"]["start"] -= 1
+        result["value"]["end"] -= 1
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(items), encoding="utf8")
+    assert entities(read("label-studio", path)[0])[0] == ("Bo Li's lab", "ORG")
+    items[0]["annotations"][2]["result"][0]["value"]["start"] += 3
+    path.write_text(json.dumps(items), encoding="utf8")
+    with pytest.raises(CorpusError, match='line 1: a region at 5 is "Bo Li\'s lab", but'):
+        read("label-studio", path)
+
+
+def test_label_studio_min():
+    (record,) = read("label-studio", TOOLS / "label_studio_min.json")
+    assert entities(record) == [("Rome", "GPE")]
+    assert record.dropped == {("not annotated", ""): 1}
+
+
+def test_label_studio_text_field(tmp_path):
+    path = tmp_path / "export.json"
+    path.write_text('[{"data": {"body": "Rome"}, "annotations": [{"result": []}]}]', "utf8")
+    with pytest.raises(CorpusError, match="expected text as 'text'; the object has: body"):
+        read("label-studio", path)
+    assert read("label-studio", path, settings={"text": "body"})[0].text == "Rome"
+
+
+def test_only_what_was_left_out(tmp_path, caplog):
+    path = tmp_path / "none.jsonl"
+    path.write_text('{"text": "a", "answer": "reject"}\n', encoding="utf8")
+    assert read("prodigy", path) == []
+    assert "All items were left out: 1 not accepted" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name, line, problem",
+    [
+        ("prodigy", '{"spans": []}', "expected text as 'text'; the object has: spans"),
+        ("prodigy", '{"text": "ab", "spans": [{"start": 1}]}', "0 <= start < end <= 2"),
+        ("prodigy", '{"text": "ab", "spans": [1]}', "a list of objects as 'spans'"),
+        ("prodigy", '{"text": "ab", "tokens": [{"text": "b"}]}', "does not have the word 'b'"),
+        ("doccano", '{"text": "ab"}', "the spans as 'label', 'labels' or 'entities'"),
+        ("doccano", '{"text": "ab", "label": [[0, 1]]}', r"expected \[start, end, label\]"),
+        ("doccano", '{"text": "ab", "label": [[0, 9, "X"]]}', "0 <= start < end <= 2"),
+        ("gliner", '{"tokenized_text": ["a"], "ner": [[0, 1, "X"]]}', "0 <= start < end <= 1"),
+        ("gliner", '{"tokenized_text": ["a", ""], "ner": []}', "only non-empty texts"),
+        ("gliner", '{"tokenized_text": ["a"], "ner": [["0", "0", "X"]]}', "first token"),
+        ("label-studio", '{"data": {"text": 1}}', "expected text as 'text'"),
+        ("label-studio", '{"data": "a"}', "expected an object with 'text', not 'a'"),
+        ("label-studio", '{"text": "a", "label": [1]}', "a list of objects as 'label'"),
+        (
+            "label-studio",
+            '{"text": "a", "label": [{"start": 0, "end": 1, "labels": "X"}]}',
+            "expected a list of labels, not 'X'",
+        ),
+        ("gliner", "[1]", "expected a JSON object"),
+        ("gliner", '{"a": ', "Expecting value"),
+    ],
+)
+def test_malformed_items_can_be_skipped(tmp_path, name, line, problem):
+    good = {
+        "prodigy": '{"text": "ok"}',
+        "doccano": '{"text": "ok", "label": []}',
+        "gliner": '{"tokenized_text": ["ok"], "ner": []}',
+        "label-studio": '{"data": {"text": "ok"}, "annotations": [{"result": []}]}',
+    }[name]
+    path = tmp_path / "data.jsonl"
+    path.write_text(f"{good}\n\n{line}\n{good}\n", encoding="utf8")
+    check_malformed(name, path, "line 3", problem, ["ok", "ok"])
+
+
+def test_no_settings():
+    with pytest.raises(ValueError, match="has no settings, not text"):
+        read("gliner", TOOLS / "gliner.json", settings={"text": "a"})

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from tests.corpora.comparing import entities, expected, in_words, read
+
+
+def test_books_in_order_become_splits_and_entities_whole_words(samples):
+    found = read("litbank", samples / "litbank" / "brat")
+    assert [in_words(record) for record in found] == expected(
+        samples / "litbank" / "expected.jsonl"
+    )
+    by_split = {split: {r.doc_id for r in found if r.split == split} for split in ("dev", "test")}
+    assert by_split == {"dev": {"78_tarzan_of_the_apes"}, "test": {"805_this_side_of_paradise"}}
+
+
+def test_an_entity_that_ends_inside_a_word_grows_with_published_tokens_only(samples):
+    published, plain = (
+        {
+            text
+            for r in read("litbank", samples / "litbank" / "brat", tokens=tokens)
+            for text in texts(r)
+        }
+        for tokens in ("published", "spacy")
+    )
+    assert published - plain == {"a parish surgeon who did such matters by contract"}
+    assert plain - published == {"a parish surgeon who did such matters by contrac"}
+
+
+def texts(record):
+    return [text for text, _ in entities(record)]
+
+
+def test_the_tsv_files_are_a_column_format(samples):
+    (path,) = (samples / "litbank" / "tsv").iterdir()
+    brat = samples / "litbank" / "brat" / path.with_suffix(".ann").name
+    words = [(r.words, sorted(r.spans)) for r in read("litbank", brat)]
+    assert [(r.words, sorted(r.spans)) for r in read("columns", path)] == words

@@ -1,0 +1,62 @@
+"""Files written doc by doc."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin, Span
+
+from spacy_nested_ner.corpora import docbin
+from spacy_nested_ner.corpora.docbin import DocBinWriter
+
+
+@pytest.fixture
+def nlp():
+    return spacy.blank("en")
+
+
+def docs_for(nlp, count):
+    for i in range(count):
+        doc = nlp.make_doc(f"Doc {i} is in Tromsø . " * (i % 4))
+        if i % 3 == 0:
+            doc = Doc(nlp.vocab, words=["New", f"w{i}"])
+            doc[0].is_sent_start = True
+        doc.spans["sc"] = [Span(doc, 0, 2, label=f"L{i % 5}")] if len(doc) else []
+        doc.user_data["doc_id"] = f"d{i}"
+        yield doc
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 70])
+def test_files_written_doc_by_doc_are_those_of_a_docbin(nlp, tmp_path, count):
+    doc_bin = DocBin(attrs=["SENT_START"], store_user_data=True)
+    with DocBinWriter() as writer:
+        for doc in docs_for(nlp, count):
+            doc_bin.add(doc)
+            writer.add(doc)
+        writer.write(tmp_path / "a.spacy")
+        writer.write(tmp_path / "b.spacy")
+    expected = zlib.decompress(doc_bin.to_bytes())
+    assert zlib.decompress((tmp_path / "a.spacy").read_bytes()) == expected
+    assert (tmp_path / "a.spacy").read_bytes() == (tmp_path / "b.spacy").read_bytes()
+    docs = list(DocBin().from_disk(tmp_path / "a.spacy").get_docs(nlp.vocab))
+    assert [doc.user_data["doc_id"] for doc in docs] == [f"d{i}" for i in range(count)]
+
+
+def test_parts_that_outgrow_memory_go_to_disk(nlp, tmp_path, monkeypatch):
+    monkeypatch.setattr(docbin, "KEPT_IN_MEMORY", 100)
+    on_disk = []
+    open_file = tempfile.TemporaryFile
+    monkeypatch.setattr(
+        tempfile, "TemporaryFile", lambda **args: on_disk.append(args) or open_file(**args)
+    )
+    doc_bin = DocBin(attrs=["SENT_START"], docs=docs_for(nlp, 70), store_user_data=True)
+    with DocBinWriter() as writer:
+        for doc in docs_for(nlp, 70):
+            writer.add(doc)
+        assert len(on_disk) > 3
+        writer.write(tmp_path / "a.spacy")
+    raw = zlib.decompress((tmp_path / "a.spacy").read_bytes())
+    assert raw == zlib.decompress(doc_bin.to_bytes())

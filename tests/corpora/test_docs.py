@@ -1,0 +1,115 @@
+"""Records to docs: tokens, entities, sentences."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_nested_ner.corpora import ReadOptions, Record
+from spacy_nested_ner.corpora.docs import record_to_doc, record_to_docs
+from spacy_nested_ner.corpora.sentences import grouped, split_at_sentences
+
+
+@pytest.fixture
+def nlp():
+    return spacy.blank("en")
+
+
+def test_a_record_becomes_a_doc(nlp):
+    record = Record("d1", "train", "CD28-mediated T cells .", [(0, 4, "A"), (14, 21, "B")])
+    doc, dropped = record_to_doc(record, nlp, "nest")
+    assert doc.text == record.text
+    assert [(span.text, span.label_) for span in doc.spans["nest"]] == [
+        ("CD28", "A"),
+        ("T cells", "B"),
+    ]
+    assert not dropped
+
+
+def test_spans_inside_tokens_are_counted(nlp):
+    record = Record("d1", "dev", "CD28 cells", [(0, 2, "A"), (5, 10, "B")], ["CD28", "cells"])
+    doc, dropped = record_to_doc(record, nlp)
+    assert [span.text for span in doc.spans["sc"]] == ["cells"]
+    assert dropped == {("misaligned", "A"): 1}
+
+
+@pytest.mark.parametrize("words", [None, ["One", "two.", "Three", "four."]])
+def test_sentence_starts(nlp, words):
+    record = Record("d", "dev", "One two. Three four.", [], words, sentence_starts=[0, 9])
+    doc, _ = record_to_doc(record, nlp)
+    assert [sentence.text.strip() for sentence in doc.sents] == ["One two.", "Three four."]
+
+
+def test_empty_record(nlp):
+    doc, _ = record_to_doc(Record("d", "dev", "", []), nlp)
+    assert len(doc) == 0 and "sc" in doc.spans
+
+
+def test_character_tokens(nlp):
+    record = Record("d", "dev", "我在 ABC。", [(3, 6, "ORG"), (0, 1, "PER")])
+    doc, dropped = record_to_doc(record, nlp, tokens="character")
+    assert [token.text for token in doc] == list("我在ABC。") and not dropped
+    assert [span.text for span in doc.spans["sc"]] == ["A B C", "我"]  # spaces unknown
+    doc, _ = record_to_doc(record, spacy.blank("zh"), tokens="character")
+    assert doc.text == record.text and not doc.has_unknown_spaces
+    assert [span.text for span in doc.spans["sc"]] == ["ABC", "我"]
+
+
+def test_tokens_cut_at_entities(nlp):
+    record = Record("d", "dev", "antiCD28s cells.", [(0, 15, "X"), (4, 8, "P")])
+    doc, dropped = record_to_doc(record, nlp)
+    assert dropped == {("misaligned", "P"): 1} and not doc.has_unknown_spaces
+    doc, dropped = record_to_doc(record, nlp, tokens="cut")
+    assert not dropped and doc.spans["sc"][1].text == "CD28"
+    assert [token.text for token in doc] == ["anti", "CD28", "s", "cells", "."]
+    assert doc.has_unknown_spaces
+
+
+def test_spacy_tokens_of_a_tokenised_corpus(nlp):
+    record = Record("d", "dev", "can't go .", [(0, 5, "X")], ["can't", "go", "."])
+    doc, _ = record_to_doc(record, nlp, tokens="spacy")
+    assert [token.text for token in doc] == ["ca", "n't", "go", "."]
+
+
+@pytest.mark.parametrize("how, count", [("corpus", 1), ("lines", 2), ("rules", 2)])
+def test_sentences_of_plain_text(nlp, how, count):
+    record = Record("d", "dev", "One is. Two\nis too.\n", [(8, 14, "X")], sentence_starts=[])
+    record.dropped["why", "x"] += 1
+    options = ReadOptions(sentences=how)
+    docs = list(record_to_docs(record, nlp, "sc", options))
+    # The entity bridges the line end, so by lines only what is before it would be cut off.
+    assert len(docs) == (1 if how == "lines" else count)
+    assert sum(len(doc.spans["sc"]) for doc, _ in docs) == 1
+    assert sum(dropped["why", "x"] for _, dropped in docs) == 1
+    assert docs[0][0].has_annotation("SENT_START") == (how != "corpus")
+
+
+def test_articles_keep_their_sentences(nlp):
+    record = Record("d", "dev", "One. Two.", [], sentence_starts=[0, 5])
+    ((doc, _),) = record_to_docs(record, nlp, "sc", ReadOptions(group="article"))
+    assert [sentence.text for sentence in doc.sents] == ["One.", "Two."]
+
+
+def test_found_sentences_of_an_article_do_not_cut_entities(nlp):
+    record = Record("d", "dev", "Mr. X. Dole\nis. He.", [(0, 14, "X")], sentence_starts=[])
+    options = ReadOptions(group="article", sentences="lines")
+    ((doc, _),) = record_to_docs(record, nlp, "sc", options)
+    assert len(list(doc.sents)) == 1 and doc.has_annotation("SENT_START")
+
+
+TEXTS = st.lists(st.lists(st.sampled_from(["a", "bc", "d"]), min_size=1, max_size=4), min_size=1)
+
+
+@given(TEXTS)
+def test_sentences_to_an_article_and_back(sentences):
+    records = [
+        Record("d", "dev", " ".join(words), [(0, len(words[0]), f"L{i}")], words)
+        for i, words in enumerate(sentences)
+    ]
+    (article,) = grouped(records, "article")
+    back = list(split_at_sentences(article))
+    assert [(r.text, r.words, r.spans) for r in back] == [
+        (r.text, r.words, r.spans) for r in records
+    ]

@@ -1,0 +1,37 @@
+"""Docs to sentences of other formats."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.tokens import Doc, Span
+
+from spacy_nested_ner.corpora.export import export_docs
+from tests.corpora.comparing import entities, read
+
+
+def test_sentences_that_an_entity_bridges_stay_together(tmp_path):
+    doc = Doc(spacy.blank("en").vocab, words=["a", "b", "\n", "c", "d"])
+    for token in doc:
+        token.is_sent_start = token.i in (0, 1, 4)
+    spans = [(0, 2, "X"), (1, 3, "Y"), (2, 3, "Z"), (4, 5, "X")]
+    doc.spans["sc"] = [Span(doc, a, b, label=label) for a, b, label in spans]
+    path = tmp_path / "out.json"
+    count, dropped = export_docs([doc], "papers-json", path, "sc")
+    assert count == 2 and dropped == {("no text", "Z"): 1}
+    first, second = read("papers-json", path)
+    assert first.words == ["a", "b", "c"] and second.words == ["d"]
+    assert entities(first) == [("a b", "X"), ("b", "Y")]
+
+
+def test_export_errors_leave_no_file(tmp_path):
+    doc = Doc(spacy.blank("en").vocab, words=["New York"])
+    doc.spans["sc"] = [Span(doc, 0, 1, label="GPE")]
+    with pytest.raises(ValueError, match="the token 'New York' holds whitespace"):
+        export_docs([doc], "mrc-json", tmp_path / "out.json", "sc")
+    empty = Doc(doc.vocab, words=["a"])
+    with pytest.raises(ValueError, match="there are no entities"):
+        export_docs([empty], "mrc-json", tmp_path / "out.json", "sc")
+    with pytest.raises(ValueError, match="Known formats: mrc-json, papers-json"):
+        export_docs([doc], "nope", tmp_path / "out.json", "sc")
+    assert not list(tmp_path.iterdir())

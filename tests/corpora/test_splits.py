@@ -1,0 +1,65 @@
+"""Splits by name and by chance."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_nested_ner.corpora.splits import random_split, split_of_name
+
+
+@pytest.mark.parametrize(
+    "name, split",
+    [
+        ("train.txt", "train"),
+        ("NER-de-dev.tsv", "dev"),
+        ("eng.testb", "test"),
+        ("val-inter-new.txt.gz", "dev"),
+        ("mrc-ner.test", "test"),
+        ("genia_test_context.json", "test"),
+        ("Validation2.json", "dev"),
+        ("genia_train_dev_context.json", ""),
+        ("latest.txt", ""),
+        ("develop.txt", ""),
+    ],
+)
+def test_splits_by_name(name, split):
+    assert split_of_name(name) == split
+
+
+@given(st.sets(st.text(), max_size=60), st.integers(0, 5))
+def test_random_split(doc_ids, seed):
+    fractions = (0.7, 0.2, 0.1)
+    split_of = random_split(sorted(doc_ids), fractions, seed)
+    counts = Counter(map(split_of, doc_ids))
+    n = len(doc_ids)
+    assert counts["train"] == round(0.7 * n)
+    assert counts["train"] + counts["dev"] == round((0.7 + 0.2) * n)
+    twice = [*sorted(doc_ids, reverse=True), *doc_ids]
+    again = random_split(twice, fractions, seed)
+    assert [again(doc_id) for doc_id in doc_ids] == [split_of(doc_id) for doc_id in doc_ids]
+
+
+def test_random_split_by_seed():
+    names = [f"doc {i}" for i in range(200)]
+    parts = [list(map(random_split(names, seed=seed), names)) for seed in (0, 1)]
+    assert Counter(parts[0]) == Counter(parts[1]) == {"train": 160, "dev": 20, "test": 20}
+    assert parts[0] != parts[1]
+
+
+@pytest.mark.parametrize("fractions", [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0)])
+def test_everything_in_one_split(fractions):
+    names = [str(i) for i in range(9)]
+    only = ("train", "dev", "test")[fractions.index(1.0)]
+    assert set(map(random_split(names, fractions), names)) == {only}
+
+
+@pytest.mark.parametrize(
+    "fractions", [(0.5, 0.5, 0.5), (1.5, -0.5, 0.0), (1.0,), (0.5, float("nan"), 0.5)]
+)
+def test_wrong_fractions(fractions):
+    with pytest.raises(ValueError, match="three numbers of at least 0 with sum 1"):
+        random_split([], fractions)
