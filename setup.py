@@ -82,6 +82,19 @@ setup(
             "spacy_nested_ner.two_stage_linear.v1 = "
             "spacy_nested_ner.training.schedules:two_stage_linear",
             "spacy_nested_ner.warmup_cosine.v1 = spacy_nested_ner.training.schedules:warmup_cosine",
+            "spacy_nested_ner.warmup_linear.v1 = spacy_nested_ner.training.schedules:warmup_linear",
+        ],
+        "spacy_callbacks": [
+            "spacy_nested_ner.fit_threshold.v1 = "
+            "spacy_nested_ner.training.callbacks:make_fit_threshold",
+        ],
+        "spacy_loggers": [
+            "spacy_nested_ner.ConsoleLogger.v1 = "
+            "spacy_nested_ner.training.callbacks:make_console_logger",
+        ],
+        "spacy_misc": [
+            "spacy_nested_ner.eval_frequency.v1 = "
+            "spacy_nested_ner.training.schedules:eval_frequency",
         ],
         "spacy_cli": ["nested-ner = spacy_nested_ner.cli:nested_ner_cli"],
         "spacy_scorers": [

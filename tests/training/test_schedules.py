@@ -7,7 +7,12 @@ import pytest
 import spacy
 
 from spacy_nested_ner.training.optimizer import AdamW
-from spacy_nested_ner.training.schedules import two_stage_linear, warmup_cosine
+from spacy_nested_ner.training.schedules import (
+    eval_frequency,
+    two_stage_linear,
+    warmup_cosine,
+    warmup_linear,
+)
 
 
 def first(schedule: Iterable[float], n: int) -> List[float]:
@@ -35,7 +40,7 @@ def test_warmup_cosine() -> None:
     root = 3**0.5 / 2
     down = [0.2 * (1 + cosine) for cosine in (1, root, 0.5, 0, -0.5, -root, -1)]
     assert first(schedule, 11) == pytest.approx([0, 0.2, *down, 0, 0])
-    assert first(warmup_cosine(0.4, warmup_steps=0, total_steps=0), 2) == [0.4, 0.0]
+    assert first(warmup_cosine(0.4, warmup_steps=0, total_steps=1), 2) == [0.4, 0.0]
     with pytest.raises(ValueError, match=r"warmup_steps \(9\)"):
         warmup_cosine(0.4, warmup_steps=9, total_steps=8)
 
@@ -50,6 +55,46 @@ def test_warmup_cosine() -> None:
 def test_impossible_settings(settings: dict, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         two_stage_linear(0.1, 0.1, **settings)
+
+
+def test_warmup_linear() -> None:
+    up_and_down = [0, 0.2, 0.4, 0.3, 0.2, 0.1, 0, 0]
+    assert first(warmup_linear(0.4, warmup_steps=2, total_steps=6), 8) == pytest.approx(up_and_down)
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.5, 5), (0.08, 1), (0, 0)])
+def test_steps_below_1_are_a_share(share: float, steps: int) -> None:
+    for schedule in (warmup_linear, warmup_cosine):
+        by_share, by_steps = schedule(0.4, share, 10), schedule(0.4, steps, 10)
+        assert first(by_share, 12) == first(by_steps, 12)
+    by_share, by_steps = (two_stage_linear(0.1, 0.3, split, 10) for split in (share, steps))
+    assert first(by_share, 12) == first(by_steps, 12)
+
+
+def test_a_rate_that_falls_to_0_needs_an_end() -> None:
+    for schedule in (warmup_linear, warmup_cosine):
+        with pytest.raises(ValueError, match="max_steps"):
+            schedule(0.4, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "frequency"), [(2500, 500), (60, 12), (6, 1), (3, 1), (0, 500)]
+)
+def test_eval_frequency(max_steps: int, frequency: int) -> None:
+    assert eval_frequency(max_steps, 5) == frequency
+
+
+def test_the_last_step_is_scored_or_nearly_so() -> None:
+    for max_steps in range(1, 3000):
+        frequency = eval_frequency(max_steps, 5)
+        unscored = max_steps % frequency
+        assert unscored <= 2
+        if any(max_steps % n == 0 for n in (3, 4, 5, 6, 7, 8, 9, 10)):
+            assert unscored == 0
+        assert max_steps < 3 or 3 <= max_steps // frequency <= 10
+    assert eval_frequency(2503, 5) == 417  # a prime: step 2502 is the last but one
+    with pytest.raises(ValueError, match="evaluations"):
+        eval_frequency(100, 0)
 
 
 def test_resolve_from_a_config() -> None:

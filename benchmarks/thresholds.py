@@ -1,0 +1,77 @@
+"""What the threshold that `spacy train` chooses on dev is worth on test, beside the config's own.
+
+python benchmarks/thresholds.py corpus/litbank results/thresholds_litbank.json --system piqn --system diffusion --steps 500
+"""  # noqa: E501
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any, Dict, List
+
+import spacy
+import torch
+import typer
+from measuring import CONFIGS, provenance, write_result
+from spacy import util
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_loop
+
+from spacy_nested_ner.cli.pipelines import read_examples
+from spacy_nested_ner.evaluation.thresholds import best_threshold, f_at
+from spacy_nested_ner.training.thresholds import LOW, scored_table
+
+
+def main(
+    corpus: Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")],
+    output: Annotated[Path, typer.Argument(help="JSON file")],
+    system: Annotated[List[str], typer.Option(help="Of configs/SYSTEM_cnn.cfg; repeat")],
+    steps: int = 500,
+    dev_limit: Annotated[int, typer.Option(help="First dev docs; 0: all")] = 0,
+    seed: int = 0,
+) -> None:
+    """Train each system by its config; strict F1 of model-last on test, from raw text."""
+    torch.set_num_threads(1)
+    systems = {}
+    typer.echo("| system | at the config's threshold | at that chosen on dev | best on test |")
+    typer.echo("|---|---|---|---|")
+    for name in system:
+        with tempfile.TemporaryDirectory() as folder:
+            found = systems[name] = trained(name, corpus, Path(folder), steps, dev_limit, seed)
+        cells = [f"{100 * found[key]['f']:.1f} ({found[key]['threshold']:.2f})" for key in COLUMNS]
+        typer.echo(f"| {name} | {' | '.join(cells)} |")
+    settings = {"corpus": str(corpus), "steps": steps, "dev_limit": dev_limit, "seed": seed}
+    write_result(output, {"settings": settings, **provenance(), "systems": systems})
+
+
+COLUMNS = ("default", "chosen", "best")
+
+
+def trained(
+    name: str, corpus: Path, folder: Path, steps: int, dev_limit: int, seed: int
+) -> Dict[str, Any]:
+    """One training and its scores."""
+    overrides: Dict[str, Any] = {
+        f"paths.{part}": str(corpus / f"{part}.spacy") for part in ("train", "dev")
+    }
+    overrides.update({"training.max_steps": steps, "system.seed": seed})
+    overrides["corpora.dev.limit"] = dev_limit
+    begin = time.process_time()
+    train_loop(init_nlp(util.load_config(CONFIGS / f"{name}_cnn.cfg", overrides=overrides)), folder)
+    minutes = (time.process_time() - begin) / 60
+    nlp = spacy.load(folder / "model-last")
+    dev = nlp.meta["thresholds"]["ner"]
+    pipe: Any = nlp.get_pipe("ner")
+    table = scored_table(nlp, pipe, read_examples(nlp, corpus / "test.spacy"), LOW)
+    best = best_threshold(table, LOW)
+    assert best is not None
+    return {
+        "cpu_minutes": minutes,
+        "dev": dev,
+        "default": {"threshold": dev["old_threshold"], "f": f_at(table, dev["old_threshold"])},
+        "chosen": {"threshold": dev["threshold"], "f": f_at(table, dev["threshold"])},
+        "best": best._asdict(),
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,67 @@
+"""`nested-ner threshold`: the best thresholds of a trained pipeline, stored with it."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+
+ModelArg = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
+]
+DataArg = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help="Gold data to choose by, a .spacy file: dev, not test"),
+]
+OutputOpt = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--output", "-o", help="Folder to save the pipeline to with these thresholds; may be MODEL"
+    ),
+]
+LimitOpt = Annotated[int, typer.Option(min=0, help="First docs of DATA; 0: all")]
+GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+
+
+def threshold_cli(
+    model: ModelArg,
+    data_path: DataArg,
+    output_path: OutputOpt = None,
+    limit: LimitOpt = 0,
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Find the threshold of each component that scores spans at which strict F1 is highest.
+
+    `spacy train` does so by itself with the shipped configs. Without --output the thresholds are
+    only shown.
+    """
+    from spacy.cli._util import setup_gpu
+
+    from spacy_nested_ner.corpora.files import written_folder
+    from spacy_nested_ner.training.thresholds import describe, fit_thresholds, with_thresholds
+
+    try:
+        setup_gpu(gpu_id, silent=gpu_id < 0)
+        nlp = load_pipeline(model)
+        fits, reasons = fit_thresholds(nlp, read_examples(nlp, data_path)[: limit or None])
+        if not fits:
+            why = " ".join(f"'{name}': {reason}." for name, reason in reasons.items())
+            raise ValueError(f"No threshold in {model} can be chosen by {data_path}. {why}")
+        if output_path is not None:
+            with written_folder(output_path, marker="meta.json") as draft:
+                with_thresholds(nlp, fits).to_disk(draft)
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail("Cannot choose thresholds.", str(err), exits=1)
+    for name, fit in fits.items():
+        msg.good(f"'{name}': {describe(fit)}")
+    for name, reason in reasons.items():
+        msg.info(f"'{name}': {reason}")
+    if output_path is None:
+        msg.info("Nothing is saved. --output DIR saves the pipeline with these thresholds.")
+    else:
+        msg.good("Pipeline:")
+        typer.echo(str(output_path.resolve()))

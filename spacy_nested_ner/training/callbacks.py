@@ -1,0 +1,147 @@
+"""What `spacy train` does beside learning: thresholds of what it saves, and a word at the end."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, List, Optional, Tuple, Union
+
+from spacy.language import Language
+from spacy.training.loggers import console_logger_v3
+from spacy.util import registry, resolve_dot_names
+from wasabi import Printer
+
+from spacy_nested_ner.training.thresholds import (
+    NOTHING_RIGHT,
+    Fit,
+    describe,
+    fit_thresholds,
+    scored_pipes,
+    with_thresholds,
+)
+
+RATES = ("learn_rate", "head_learn_rate")
+
+
+def make_fit_threshold() -> Callable[[Language], Language]:
+    """`spacy_nested_ner.fit_threshold.v1`, for `[training.before_to_disk]`: pipelines are saved
+    with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`.
+
+    It costs one prediction on that corpus for each pipeline that is saved. Training itself goes on
+    with the thresholds of the config. What was chosen stands in the pipeline's
+    `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it is.
+    """
+    saved: Dict[bytes, Dict[str, Fit]] = {}
+    warned: set = set()
+
+    def warn(name: str, reason: str) -> None:
+        # That nothing is right yet is to be expected of the first checkpoints.
+        if reason != NOTHING_RIGHT and name not in warned:
+            warned.add(name)
+            warnings.warn(f"Component '{name}': its threshold stays, {reason}.", stacklevel=3)
+
+    def fit_threshold(nlp: Language) -> Language:
+        weights = blake2b(
+            nlp.to_bytes(exclude=["vocab", "tokenizer", "meta.json", "config.cfg"])
+        ).digest()
+        if weights not in saved:  # the last model is saved twice
+            fits, reasons = _fit_on_dev(nlp)
+            for name in scored_pipes(nlp):
+                if name in reasons:
+                    warn(name, reasons[name])
+            saved.clear()
+            saved[weights] = fits
+        return with_thresholds(nlp, saved[weights])
+
+    return fit_threshold
+
+
+def _fit_on_dev(nlp: Language) -> Tuple[Dict[str, Fit], Dict[str, str]]:
+    try:
+        config = nlp.config.interpolate()
+        (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+        return fit_thresholds(nlp, list(dev_corpus(nlp)))
+    except Exception as err:  # training is not to be lost by what comes after it
+        return {}, {name: f"choosing it failed: {err}" for name in nlp.pipe_names}
+
+
+def make_console_logger(
+    progress_bar: Optional[str] = "train", output_file: Optional[Union[str, Path]] = None
+) -> Callable:
+    """`spacy_nested_ner.ConsoleLogger.v1`: spaCy's ConsoleLogger.v3, which at the end says which
+    step `model-best` is of, and warns of a training that came to nothing.
+
+    progress_bar: "train", which counts all steps, or null. output_file: JSON lines, one per score.
+
+    Raises ValueError for another progress bar.
+    """
+    if progress_bar not in ("train", None):
+        raise ValueError(f'progress_bar must be "train" or null, not {progress_bar!r}.')
+    make_table = console_logger_v3(progress_bar=progress_bar, output_file=output_file)
+
+    def setup(
+        nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
+    ) -> Tuple[Callable[[Optional[Dict[str, Any]]], None], Callable[[], None]]:
+        log_row, end_table = make_table(nlp, stdout, stderr)
+        scores: List[Tuple[float, int]] = []
+        thresholds: Dict[int, Dict[str, Any]] = {}
+        steps = 0
+
+        def log_step(info: Optional[Dict[str, Any]]) -> None:
+            nonlocal steps
+            steps += 1
+            if info is not None:
+                scores.append((info["score"], info["step"]))
+                thresholds[info["step"]] = nlp.meta.get("thresholds", {})
+            log_row(info)
+
+        def finalize() -> None:
+            end_table()
+            msg = Printer(no_print=True)
+            if scores:
+                best, step = max(scores)
+                print(msg.info(f"model-best: step {step}, score {best:.2f}"), file=stdout)
+                for name, fit in thresholds[step].items():
+                    print(msg.info(f"'{name}': {describe(Fit(**fit))}"), file=stdout)
+                for problem in _problems(nlp, best, step, steps - 1):
+                    print(msg.warn(problem), file=stdout)
+
+        return log_step, finalize
+
+    return setup
+
+
+def _problems(nlp: Language, best: float, best_step: int, last_step: int) -> List[str]:
+    """What is wrong with a training, each with the remedy."""
+    found = []
+    if not best:
+        found.append(
+            "The score is 0: the pipeline finds no right entity in the dev data. Train longer "
+            "(--training.max_steps), and check the data with `nested-ner inspect`."
+        )
+    elif best_step == 0 < last_step:
+        found.append(
+            f"model-best is that of step 0 of {last_step}: no later score was better. Score more "
+            "often (--training.eval_frequency) or lower the learning rate."
+        )
+    if _still_rising(nlp, last_step):
+        found.append(
+            f"Training ended at step {last_step}, while the learning rate was still rising. Train "
+            "longer, or set warmup_steps of [training.optimizer.learn_rate] to a share of the "
+            "steps, such as 0.08 with spacy_nested_ner.warmup_linear.v1."
+        )
+    return found
+
+
+def _still_rising(nlp: Language, last_step: int) -> bool:
+    optimizer = nlp.config.interpolate()["training"]["optimizer"]
+    for name in RATES:
+        if isinstance(optimizer.get(name), dict) and last_step > 0:
+            schedule = registry.resolve({"rate": optimizer[name]})["rate"]
+            before, last = list(islice(schedule, last_step - 1, last_step + 1))
+            if last > before:
+                return True
+    return False

@@ -1,0 +1,175 @@
+"""Choosing the thresholds of a trained pipeline on data that it was not trained on."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+from spacy.language import Language
+from spacy.training import Example
+
+from spacy_nested_ner.architectures.head_model import head_shim
+from spacy_nested_ner.evaluation.entities import (
+    Entity,
+    EntityTable,
+    entity_table,
+    is_annotated,
+    read_entities,
+)
+from spacy_nested_ner.evaluation.thresholds import (
+    ThresholdChoice,
+    best_of,
+    best_threshold,
+    f_at,
+    tolerance,
+)
+from spacy_nested_ner.heads.mrc import MRC
+from spacy_nested_ner.pipeline.component import NestedNER
+
+LOW = 0.05
+PASSES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+NOTHING_RIGHT = "it finds no right entity at any threshold; train it longer"
+
+
+class Fit(NamedTuple):
+    """A threshold for a component, and the strict micro F on the data at it; the same of the
+    threshold that it has now."""
+
+    threshold: float
+    f: float
+    old_threshold: float
+    old_f: float
+
+
+def describe(fit: Fit) -> str:
+    """A fit in words, scores in percent."""
+    if fit.threshold == fit.old_threshold:
+        return f"threshold {fit.threshold:g} stays, none is better (F {100 * fit.f:.1f})"
+    return (
+        f"threshold {fit.threshold:g} (F {100 * fit.f:.1f}; {100 * fit.old_f:.1f} at "
+        f"{fit.old_threshold:g})"
+    )
+
+
+def fit_thresholds(
+    nlp: Language, examples: Sequence[Example]
+) -> Tuple[Dict[str, Fit], Dict[str, str]]:
+    """The best threshold of each component that scores spans: the five systems of this package,
+    and spaCy's `spancat`. Nothing is changed.
+
+    One prediction at a low threshold shows what all higher ones give, see
+    `evaluation.thresholds`. A component that pairs starts with the nearest ends (`mrc_ner` with
+    `decoding = "flat"` or without a match layer) does not allow that: it predicts once at each of
+    `PASSES`. A threshold that is as good as the best one stays.
+
+    examples: with the docs to predict on as the pipeline will get them, as `spacy.training.Corpus`
+        makes them.
+    RETURNS: By component, the fits; and why there is none for the others, as the end of a sentence.
+    """
+    fits: Dict[str, Fit] = {}
+    reasons = dict.fromkeys(nlp.pipe_names, "it has no threshold for scored spans")
+    pipes = scored_pipes(nlp)
+    writers = {pipe.key: name for name, pipe in pipes.items()}
+    for name, pipe in pipes.items():
+        gold = [eg for eg in examples if is_annotated(eg.reference, pipe.key)]
+        if writers[pipe.key] != name:
+            reasons[name] = f"'{writers[pipe.key]}' writes to its key '{pipe.key}' after it"
+        elif not any(len(eg.reference.spans[pipe.key]) for eg in gold):
+            reasons[name] = f"the data has no entity under its key '{pipe.key}'"
+        else:
+            fit = _fit_by_passes(nlp, pipe, gold) if _pairs_nearest(pipe) else _fit(nlp, pipe, gold)
+            if isinstance(fit, Fit):
+                fits[name] = fit
+                del reasons[name]
+            else:
+                reasons[name] = fit
+    return fits, reasons
+
+
+def scored_pipes(nlp: Language) -> Dict[str, Any]:
+    """The components that have a threshold and a key of `doc.spans`, by name."""
+    found: Dict[str, Any] = {}
+    for name, pipe in nlp.pipeline:
+        cfg = getattr(pipe, "cfg", None)
+        threshold = cfg.get("threshold") if isinstance(cfg, dict) else None
+        if isinstance(threshold, (int, float)) and isinstance(getattr(pipe, "key", None), str):
+            found[name] = pipe
+    return found
+
+
+def with_thresholds(nlp: Language, fits: Dict[str, Fit]) -> Language:
+    """The pipeline with these thresholds, to be saved.
+
+    It shares everything else with the pipeline given, whose components keep their own thresholds,
+    so that training goes on with those of the config. `meta["thresholds"]` tells of them.
+    """
+    nlp.meta["thresholds"] = {name: fit._asdict() for name, fit in fits.items()}
+    fitted = copy.copy(nlp)
+    fitted._components = [
+        (name, _copy_at(pipe, fits[name].threshold) if name in fits else pipe)
+        for name, pipe in nlp.components
+    ]
+    return fitted
+
+
+def _copy_at(pipe: Any, threshold: float) -> Any:
+    copied = copy.copy(pipe)
+    copied.cfg = {**pipe.cfg, "threshold": threshold}
+    return copied
+
+
+def _pairs_nearest(pipe: Any) -> bool:
+    """Whether a lower threshold changes the spans that are found, not only how many."""
+    if not isinstance(pipe, NestedNER):
+        return False
+    head = head_shim(pipe.model).module
+    return isinstance(head, MRC) and (pipe.cfg.get("decoding") == "flat" or head.match is None)
+
+
+def _fit(nlp: Language, pipe: Any, examples: List[Example]) -> Fit | str:
+    old = pipe.cfg["threshold"]
+    low = min(LOW, old)
+    table = scored_table(nlp, pipe, examples, low)
+    choice = best_threshold(table, low)
+    if choice is None:
+        unscored = bool(np.isnan(table.score[table.predicted]).any())
+        return "its spans have no scores" if unscored else NOTHING_RIGHT
+    return _unless_as_good(choice, ThresholdChoice(old, f_at(table, old)), tolerance(table))
+
+
+def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example]) -> Fit | str:
+    old = pipe.cfg["threshold"]
+    tables = {value: scored_table(nlp, pipe, examples, value) for value in sorted({*PASSES, old})}
+    f = {value: f_at(table, value) for value, table in tables.items()}
+    same = tolerance(tables[old])
+    choice = best_of(list(f), list(f.values()), same)
+    if choice is None:
+        return NOTHING_RIGHT
+    return _unless_as_good(choice, ThresholdChoice(old, f[old]), same)
+
+
+def _unless_as_good(new: ThresholdChoice, old: ThresholdChoice, same: float) -> Fit:
+    return Fit(*(old if new.f - old.f <= same else new), *old)
+
+
+def scored_table(
+    nlp: Language, pipe: Any, examples: Sequence[Example], threshold: float
+) -> EntityTable:
+    """Gold and predicted entities under a component's key, with the component at a threshold."""
+    found: List[Dict[Entity, float]] = []
+    with _threshold(pipe, threshold):
+        for doc in nlp.pipe(eg.predicted.copy() for eg in examples):
+            found.append(read_entities(doc, pipe.key) or {})
+    return entity_table((eg.reference for eg in examples), found, pipe.key, False)
+
+
+@contextmanager
+def _threshold(pipe: Any, threshold: float) -> Iterator[None]:
+    old = pipe.cfg["threshold"]
+    pipe.cfg["threshold"] = threshold
+    try:
+        yield
+    finally:
+        pipe.cfg["threshold"] = old

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_examples, make_pipeline, train
+
+
+def run(*args, code=0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A pipeline whose threshold is too high, and gold data."""
+    tmp_path = tmp_path_factory.mktemp("pipelines")
+    nlp = train(make_pipeline("locate_and_label_ner", threshold=0.999), 60)
+    nlp.add_pipe("sentencizer")
+    nlp.to_disk(tmp_path / "model")
+    docs = [eg.reference for eg in make_examples(nlp)]
+    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    return tmp_path
+
+
+def threshold_of(path: Path) -> float:
+    return spacy.load(path).get_pipe("ner").cfg["threshold"]
+
+
+def test_threshold_is_shown_and_saved(folder):
+    model, data = folder / "model", folder / "dev.spacy"
+    printed = run("threshold", model, data)
+    assert "'ner': threshold 0." in printed and "at 0.999" in printed
+    assert "'sentencizer': it has no threshold" in printed and "Nothing is saved" in printed
+    assert threshold_of(model) == 0.999
+    for output in (folder / "new" / "model", model):
+        assert str(output.resolve()) in run("threshold", model, data, "--output", output)
+        nlp = spacy.load(output)
+        fit = nlp.meta["thresholds"]["ner"]
+        assert threshold_of(output) == fit["threshold"] < 0.99
+        assert nlp.evaluate(make_examples(nlp))["nested_f"] == pytest.approx(fit["f"])
+    assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == set()
+
+
+def test_what_cannot_be_used_is_named_and_nothing_is_written(folder):
+    model, data, output = folder / "model", folder / "dev.spacy", folder / "none"
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.to_disk(folder / "rules")
+    printed = run("threshold", folder / "rules", data, "-o", output, code=1)
+    assert "No threshold in" in printed and "'sentencizer': it has no threshold" in printed
+    printed = run("threshold", model, folder / "gone.spacy", "-o", output, code=1)
+    assert "gone.spacy" in printed and not output.exists()
+    (folder / "letters").mkdir()
+    (folder / "letters" / "one.txt").write_text("kept")
+    printed = run("threshold", model, data, "-o", folder / "letters", code=1)
+    assert "holds no meta.json" in printed
+    assert (folder / "letters" / "one.txt").read_text() == "kept"

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from evaluated import WORDS, make_doc, table_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spacy_nested_ner.evaluation.metrics import strict
+from spacy_nested_ner.evaluation.thresholds import best_of, best_threshold, f_at, tolerance
+
+
+def table_with(scores, right, missed=0):
+    """One prediction per score, right where `right` is true, and `missed` gold entities more."""
+    n = len(scores)
+    words = [f"w{i}" for i in range(n + missed)]
+    found = [(i, i + 1, "A") for i in range(n)]
+    gold = [span for span, is_right in zip(found, right) if is_right]
+    gold += [(i, i + 1, "A") for i in range(n, n + missed)]
+    return table_of([make_doc(words, gold)], [make_doc(words, found, scores)])
+
+
+def test_hand_computed_choice():
+    """Right at 0.9 and 0.6, wrong at 0.2: all thresholds above 0.2 and up to 0.6 are the best."""
+    choice = best_threshold(table_with([0.9, 0.6, 0.2, 0.1], [True, True, False, False]), 0.05)
+    assert choice == (0.4, 1.0)
+    lower = best_threshold(table_with([0.9, 0.6, 0.2], [False, True, True]), 0.1)
+    assert lower is not None and lower.threshold == pytest.approx(0.15)
+    assert lower.f == pytest.approx(2 * 2 / (3 + 2))
+
+
+def test_a_peak_within_chance_does_not_move_the_middle_of_a_plateau():
+    """200 right predictions from 0.3 to 1 and 100 wrong ones up to 0.3; one wrong one at 0.9 makes
+    a peak above it, which one false prediction of 200 entities does not outweigh."""
+    right = np.full(200, 0.999)
+    wrong = np.linspace(0.06, 0.3, 100)
+    table = table_with([*right, *wrong, 0.9], [True] * 200 + [False] * 101)
+    choice = best_threshold(table, 0.05)
+    assert choice is not None and 0.5 < choice.threshold < 0.8
+    assert 0 < f_at(table, 0.95) - choice.f <= tolerance(table)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        table_of([make_doc(WORDS, [])], [make_doc(WORDS, [(0, 1, "A")], [0.9])]),
+        table_of([make_doc(WORDS, [(0, 1, "A")])], [make_doc(WORDS, [])]),
+        table_of([make_doc(WORDS, [(0, 1, "A")])], [make_doc(WORDS, [(0, 2, "A")], [0.9])]),
+        table_of([make_doc(WORDS, [(0, 1, "A")])], [make_doc(WORDS, [(0, 1, "A")])]),
+    ],
+    ids=["no gold", "nothing predicted", "nothing right", "no scores"],
+)
+def test_nothing_to_choose_by(table):
+    assert best_threshold(table, 0.05) is None
+
+
+def test_equal_scores_are_all_kept():
+    choice = best_threshold(table_with([0.97, 0.97, 0.97], [True, False, True], missed=1), 0.05)
+    assert choice is not None and choice.f == pytest.approx(2 * 2 / (3 + 3))
+    assert choice.threshold == 0.51
+
+
+graded = st.lists(st.tuples(st.integers(1, 19), st.booleans()), min_size=1, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graded, st.integers(0, 3))
+def test_choice_is_as_good_as_the_best_of_all_thresholds(drawn, missed):
+    scores = [value / 20 for value, _ in drawn]
+    table = table_with(scores, [is_right for _, is_right in drawn], missed)
+    choice = best_threshold(table, 0.05)
+    best = max(f_at(table, value / 20 - 0.01) for value in range(2, 20))
+    if choice is None:
+        assert best == 0
+        return
+    assert choice.threshold >= 0.05
+    assert choice.f == f_at(table, choice.threshold) > 0
+    assert choice.f >= best - tolerance(table)
+    assert strict(table).f == pytest.approx(f_at(table, 0.0))
+
+
+def test_choice_from_passes_of_their_own():
+    assert best_of([0.1, 0.3, 0.5, 0.7], [0.2, 0.8, 0.8, 0.8], 0.001) == (0.5, 0.8)
+    assert best_of([0.1, 0.3], [0.0, 0.0], 0.001) is None

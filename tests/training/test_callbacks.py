@@ -1,0 +1,100 @@
+"""What `spacy train` saves and says with the shipped configs."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import pytest
+import spacy
+from spacy import util
+from spacy.language import Language
+from spacy.tokens import DocBin
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_loop
+
+from spacy_nested_ner.training.callbacks import make_console_logger, make_fit_threshold
+from tests.conftest import make_examples, make_pipeline, train
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def saved_docs(path: Path, key: str = "sc") -> str:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"), key)]
+    DocBin(docs=docs).to_disk(path)
+    return str(path)
+
+
+def trained(folder: Path, config: str, dev_key: str = "sc", **settings: Any) -> Tuple[Any, str]:
+    """A shipped config after a training on the ten sentences; what was printed."""
+    overrides = {
+        "paths.train": saved_docs(folder / "train.spacy"),
+        "paths.dev": saved_docs(folder / "dev.spacy", dev_key),
+        "components.ner.model.tok2vec.width": 32,
+        "components.ner.model.tok2vec.embed_size": 200,
+        **{f"training.{name}": value for name, value in settings.items()},
+    }
+    out = io.StringIO()
+    nlp = init_nlp(util.load_config(CONFIGS / f"{config}.cfg", overrides=overrides))
+    (folder / "out").mkdir()
+    train_loop(nlp, folder / "out", stdout=out)
+    return nlp, " ".join(out.getvalue().split())
+
+
+def test_saved_pipelines_have_the_threshold_that_is_best_on_dev(tmp_path) -> None:
+    nlp, printed = trained(tmp_path, "locate_and_label_cnn", max_steps=60)
+    assert nlp.get_pipe("ner").cfg["threshold"] == 0.5
+    for name in ("model-best", "model-last"):
+        saved = spacy.load(tmp_path / "out" / name)
+        fit = saved.meta["thresholds"]["ner"]
+        assert saved.get_pipe("ner").cfg["threshold"] == fit["threshold"]
+        scores = saved.evaluate(make_examples(saved))
+        assert scores["nested_f"] == pytest.approx(fit["f"]) and fit["f"] >= fit["old_f"]
+    assert "model-best: step 60" in printed  # the last one
+    assert f"'ner': threshold {fit['threshold']:g}" in printed
+    assert "⚠" not in printed
+
+
+def test_training_ends_in_its_warm_up(tmp_path) -> None:
+    rate = {"@schedules": "warmup_linear.v1", "warmup_steps": 200}
+    rates = {f"optimizer.learn_rate.{name}": value for name, value in rate.items()}
+    _, printed = trained(tmp_path, "piqn_cnn", max_steps=3, **rates)
+    assert "Training ended at step 3, while the learning rate was still rising" in printed
+    assert "warmup_steps" in printed and "--training.max_steps" in printed
+
+
+def test_dev_without_entities_keeps_the_threshold(tmp_path) -> None:
+    with pytest.warns(UserWarning, match="'ner': its threshold stays, the data has no entity"):
+        _, printed = trained(tmp_path, "piqn_cnn", dev_key="other", max_steps=2)
+    assert spacy.load(tmp_path / "out" / "model-last").get_pipe("ner").cfg["threshold"] == 0.5
+    assert "The score is 0: the pipeline finds no right entity" in printed
+
+
+def run_logger(nlp: Language, scores: List[float]) -> str:
+    out = io.StringIO()
+    log_step, finalize = make_console_logger(progress_bar=None)(nlp, out, out)
+    for step, score in enumerate(scores):
+        other = {"nested_f": score, "nested_p": score, "nested_r": score}
+        info = {"epoch": 0, "step": step, "score": score, "other_scores": other}
+        log_step({**info, "losses": {"ner": 1.0}})
+    finalize()
+    return " ".join(out.getvalue().split())
+
+
+def test_best_model_of_step_0() -> None:
+    nlp = make_pipeline("piqn_ner")
+    printed = run_logger(nlp, [0.3, 0.2, 0.1])
+    assert "model-best is that of step 0 of 2" in printed and "--training.eval_freq" in printed
+    printed = run_logger(nlp, [0.1, 0.2, 0.2])
+    assert "model-best: step 2, score 0.20" in printed and "step 0 of" not in printed
+    with pytest.raises(ValueError, match="progress_bar"):
+        make_console_logger(progress_bar="eval")
+
+
+def test_failing_to_choose_does_not_end_training(tmp_path) -> None:
+    """The last thing that `spacy train` does is to save; what it learned must not be lost."""
+    nlp = train(make_pipeline("locate_and_label_ner"), 2)  # its config has no dev data
+    with pytest.warns(UserWarning, match="its threshold stays, choosing it failed: .*Corpus path"):
+        make_fit_threshold()(nlp).to_disk(tmp_path / "saved")
+    assert spacy.load(tmp_path / "saved").get_pipe("ner").cfg["threshold"] == 0.5

@@ -1,0 +1,121 @@
+"""Thresholds chosen on data, for each system, by what it really predicts there."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+import spacy
+from spacy.language import Language
+
+from spacy_nested_ner.evaluation.entities import read_entities
+from spacy_nested_ner.training.thresholds import fit_thresholds, with_thresholds
+from tests.conftest import SMALL_CNN, make_example, make_examples, make_pipeline, train
+
+SYSTEMS: Dict[str, Dict[str, Any]] = {
+    "piqn_ner": {},
+    "locate_and_label_ner": {},
+    "proposer_regressor_ner": {},
+    "diffusion_ner": {"found_in": "every_step"},
+    "mrc_ner": {},
+}
+STEPS = {"diffusion_ner": 60}
+
+
+def found_at(nlp: Language, threshold: float) -> List[dict]:
+    pipe: Any = nlp.get_pipe("ner")
+    own, pipe.cfg["threshold"] = pipe.cfg["threshold"], threshold
+    docs = nlp.pipe([eg.predicted for eg in make_examples(nlp)])
+    found = [read_entities(doc, "sc") or {} for doc in docs]
+    pipe.cfg["threshold"] = own
+    return found
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def half_trained(request) -> Language:
+    """A pipeline with scores of all sizes. Not to be changed by a test."""
+    nlp = make_pipeline(request.param, **SYSTEMS[request.param])
+    return train(nlp, STEPS.get(request.param, 25))
+
+
+@pytest.mark.parametrize(
+    ("overlap", "labels_per_span"), [("any", None), ("no_crossing", 1), ("flat", None)]
+)
+def test_lower_scores_never_remove_higher_ones(
+    half_trained, overlap, labels_per_span, monkeypatch
+) -> None:
+    cfg = half_trained.get_pipe("ner").cfg
+    monkeypatch.setitem(cfg, "overlap", overlap)
+    monkeypatch.setitem(cfg, "labels_per_span", labels_per_span)
+    every = found_at(half_trained, 0.05)
+    assert any(every)
+    for threshold in (0.15, 0.35, 0.6):
+        expected = [{e: s for e, s in each.items() if s >= threshold} for each in every]
+        assert found_at(half_trained, threshold) == [pytest.approx(each) for each in expected]
+
+
+def test_what_is_chosen_is_what_it_scores(half_trained) -> None:
+    pipe = half_trained.get_pipe("ner")
+    old = pipe.cfg["threshold"]
+    fits, reasons = fit_thresholds(half_trained, make_examples(half_trained))
+    assert set(fits) == {"ner"} and not reasons and pipe.cfg["threshold"] == old
+    fit, saved = fits["ner"], with_thresholds(half_trained, fits)
+    assert saved.get_pipe("ner").cfg["threshold"] == fit.threshold
+    assert pipe.cfg["threshold"] == fit.old_threshold == old
+    for nlp, f in ((half_trained, fit.old_f), (saved, fit.f)):
+        assert nlp.evaluate(make_examples(nlp))["nested_f"] == pytest.approx(f)
+    assert fit.f >= fit.old_f
+
+
+def test_nearest_ends_are_predicted_at_each_threshold() -> None:
+    """Where a start takes the nearest end, a lower threshold finds other spans."""
+    nlp = train(make_pipeline("mrc_ner", decoding="flat"), 35)
+    every, some = found_at(nlp, 0.05), found_at(nlp, 0.25)
+    assert any(set(few) - set(many) for few, many in zip(some, every))
+    fits, _ = fit_thresholds(nlp, make_examples(nlp))
+    saved = with_thresholds(nlp, fits)
+    f = saved.evaluate(make_examples(saved))["nested_f"]
+    assert f == pytest.approx(fits["ner"].f) and f >= fits["ner"].old_f
+
+
+def test_a_fitted_pipeline_is_saved_and_loaded(tmp_path) -> None:
+    nlp = train(make_pipeline("diffusion_ner"), 40)
+    fits, _ = fit_thresholds(nlp, make_examples(nlp))
+    assert fits["ner"].threshold < 0.8 and fits["ner"].f > fits["ner"].old_f
+    with_thresholds(nlp, fits).to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert loaded.get_pipe("ner").cfg["threshold"] == pytest.approx(fits["ner"].threshold)
+    assert loaded.meta["thresholds"]["ner"] == pytest.approx(fits["ner"]._asdict())
+    again, _ = fit_thresholds(loaded, make_examples(loaded))
+    assert again["ner"].threshold == pytest.approx(
+        fits["ner"].threshold
+    )  # as good as the best: it stays
+
+
+def test_spancat_and_components_without_a_threshold() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    model = {"tok2vec": SMALL_CNN}
+    suggester = {"@misc": "spacy.ngram_suggester.v1", "sizes": [1, 2, 3]}
+    nlp.add_pipe("spancat", config={"model": model, "suggester": suggester})
+    nlp.initialize(lambda: make_examples(nlp))
+    fits, reasons = fit_thresholds(train(nlp, 40), make_examples(nlp))
+    assert set(fits) == {"spancat"} and fits["spancat"].f > 0.5
+    assert reasons == {"sentencizer": "it has no threshold for scored spans"}
+
+
+def test_nothing_to_choose_by() -> None:
+    nlp = make_pipeline("locate_and_label_ner")
+    fits, reasons = fit_thresholds(nlp, make_examples(nlp, "other"))
+    assert not fits and "no entity under its key 'sc'" in reasons["ner"]
+    fits, reasons = fit_thresholds(nlp, [make_example(nlp, "no such", [(0, 2, "FOREIGN")])])
+    assert not fits and "no right entity" in reasons["ner"]
+
+
+def test_two_components_with_one_key() -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 60)
+    config = {"spans_key": "sc", "model": nlp.get_pipe_config("ner")["model"]}
+    nlp.add_pipe("locate_and_label_ner", name="last", config=config)
+    nlp.get_pipe("last").initialize(lambda: make_examples(nlp), nlp=nlp)
+    _, reasons = fit_thresholds(nlp, make_examples(nlp))
+    assert reasons["ner"] == "'last' writes to its key 'sc' after it"
