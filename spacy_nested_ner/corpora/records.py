@@ -142,6 +142,7 @@ class Record:
     words: tokens given by the corpus; None where spaCy's tokenizer shall find them.
     sentence_starts: characters of `text` at which sentences begin; empty if nobody knows.
     dropped: annotations that the reader left out.
+    has_text: False where `text` is only the words, joined by blanks of the reader's own.
     """
 
     doc_id: str
@@ -151,6 +152,7 @@ class Record:
     words: Optional[List[str]] = None
     sentence_starts: List[int] = field(default_factory=lambda: [0])
     dropped: Counter = field(default_factory=Counter)
+    has_text: bool = True
 
 
 def with_omissions(items: Iterable[Union[Record, Dropped]]) -> Iterator[Record]:

@@ -31,7 +31,8 @@ def words_record(
     text = text[: ends[-1]] if ends else ""
     places = [(begins[start], ends[end - 1], label) for start, end, label in spans]
     kept, dropped = clean_spans(text, places, one_label=options.all_labels is False)
-    return Record(doc_id, split, text, kept, words, dropped=dropped)
+    has_text = options.tokens == "character"
+    return Record(doc_id, split, text, kept, words, dropped=dropped, has_text=has_text)
 
 
 def _between(word: str, following: str) -> str:
