@@ -17,7 +17,7 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from spacy_nested_ner.cli.pipelines import read_examples
-from spacy_nested_ner.evaluation.thresholds import best_threshold, f_at
+from spacy_nested_ner.evaluation.scores.thresholds import best_threshold, f_at
 from spacy_nested_ner.training.thresholds import LOW, scored_table
 
 

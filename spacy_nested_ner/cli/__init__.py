@@ -3,7 +3,7 @@
 Imports as little as possible: spaCy loads this for each of its commands.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: typer reads the annotations at run time.
 
 import typer
 from spacy.cli._util import app
@@ -13,15 +13,23 @@ from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
 from spacy_nested_ner.cli.evaluate import evaluate_cli
 from spacy_nested_ner.cli.export import ExportCommand, export_cli
 from spacy_nested_ner.cli.inspect import inspect_cli
+from spacy_nested_ner.cli.output import plain_output
 from spacy_nested_ner.cli.threshold import threshold_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
 nested_ner_cli = typer.Typer(
     name="nested-ner",
-    help="Corpora, numbers and pages for nested named entities.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+@nested_ner_cli.callback()
+def before_each_command(ctx: typer.Context) -> None:
+    """Corpora, numbers and pages for nested named entities."""
+    ctx.with_resource(plain_output())
+
+
 nested_ner_cli.command("analyze")(analyze_cli)
 nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
 nested_ner_cli.command("evaluate")(evaluate_cli)

@@ -3,24 +3,51 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_docs
 
 if TYPE_CHECKING:
-    from spacy_nested_ner.evaluation.scores.report import Run
+    from spacy.tokens import Doc
+
+    from spacy_nested_ner.evaluation.scores.evaluate import Evaluation
 
 ModelsArg = Annotated[
-    List[str], typer.Argument(metavar="MODEL...", help="Folders or package names of pipelines")
+    Optional[List[str]],
+    typer.Argument(
+        metavar="MODEL", help="Folders or package names of pipelines", show_default=False
+    ),
 ]
-DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
+DataArg = Annotated[
+    Optional[Path],
+    typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
+]
 OutputOpt = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="Write all numbers to this JSON file")
 ]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+GoldTokensOpt = Annotated[
+    bool,
+    typer.Option("--gold-tokens", help="Only on gold tokens and sentences, as papers report it"),
+]
+VerboseOpt = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print lengths, depths, calibration and the like, too"),
+]
 EntsOpt = Annotated[
     bool, typer.Option("--ents", help="Take doc.ents where a doc has no doc.spans of that key")
 ]
@@ -42,41 +69,47 @@ SCORES = (
     ("type only", "type"),
 )
 GROUPS = (
-    ("label", "by_label"),
     ("words", "by_length"),
     ("depth", "by_depth"),
     ("nesting", "by_nesting"),
     ("entities in sentence", "by_entities_in_sentence"),
 )
+MOST_LABELS = 20  # of a summary
 MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path
 
 
 def evaluate_cli(
-    models: ModelsArg,
-    data_path: DataArg,
+    models: ModelsArg = None,
+    data_path: DataArg = None,
     output_path: OutputOpt = None,
     spans_key: SpansKeyOpt = "sc",
     ents: EntsOpt = False,
     samples: SamplesOpt = 1000,
     seed: SeedOpt = 0,
     batch_size: BatchOpt = None,
+    gold_tokens: GoldTokensOpt = False,
+    verbose: VerboseOpt = False,
     gpu_id: GpuOpt = -1,
 ) -> None:
-    """Score pipelines on gold data: strict, by boundaries, by label, length and depth, with
-    calibration, speed and confidence intervals.
+    """Score pipelines on gold data, from its raw text: strict, by boundaries, by label, length and
+    depth, with calibration, speed and confidence intervals.
 
-    Several pipelines are compared by a paired bootstrap.
+    Where tokens or sentences of the data are not those of the pipeline, the scores with gold
+    tokens stand beside. Several pipelines are compared by a paired bootstrap.
     """
     from spacy.cli._util import setup_gpu
 
     try:
+        data_path = check_arguments(models, data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
-        report = evaluate(models, data_path, spans_key, ents, samples, seed, batch_size)
+        report = evaluate(
+            models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens
+        )
         if output_path is not None:
             write_json(output_path, report)
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot evaluate.", str(err), exits=1)
-    print_report(report)
+    print_report(report, verbose)
     if output_path is not None:
         msg.good("All numbers:")
         typer.echo(str(output_path.resolve()))
@@ -90,39 +123,61 @@ def evaluate(
     samples: int = 1000,
     seed: int = 0,
     batch_size: Optional[int] = None,
+    gold_tokens: bool = False,
 ) -> Dict[str, Any]:
     """Run the pipelines one after the other and put their numbers together.
 
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be read or used.
     """
     from spacy_nested_ner.about import __version__
-    from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, scores
+    from spacy_nested_ner.evaluation.scores.evaluate import remarks
+    from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
 
-    runs: List[Run] = []
-    pipelines = []
+    runs = []
+    pipelines: List[Dict[str, Any]] = []
+    warnings: List[str] = []
     for model, name in zip(models, short_names(models)):
-        run, parts = _run(model, data_path, spans_key, ents, batch_size)
-        runs.append(run)
-        pipelines.append({"name": name, "model": model, "components": parts, **scores(run)})
+        found, parts = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
+        runs.append(found.run)
+        pipelines.append({"name": name, "model": model, "components": parts, **found.to_dict()})
+        about = f"{name}: " if len(models) > 1 else ""
+        warnings += [about + remark for remark in remarks(pipelines[-1], spans_key)]
     return {
         "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
         "pipelines": pipelines,
         "bootstrap": compare_runs(runs, samples, seed),
+        "warnings": warnings,
         "spacy_nested_ner": __version__,
     }
 
 
 def _run(
-    model: str, data_path: Path, spans_key: str, ents: bool, batch_size: Optional[int]
-) -> "Tuple[Run, List[str]]":
-    from spacy_nested_ner.evaluation.scores.report import run_pipeline
+    model: str,
+    data_path: Path,
+    spans_key: str,
+    ents: bool,
+    batch_size: Optional[int],
+    gold_tokens: bool,
+) -> "Tuple[Evaluation, List[str]]":
+    from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
 
     nlp = load_pipeline(model)
-    examples = read_examples(nlp, data_path)
+    docs = read_docs(nlp, data_path)
     try:
-        return run_pipeline(nlp, examples, spans_key, ents, batch_size), list(nlp.pipe_names)
+        found = evaluate_pipeline(nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress)
     except ValueError as err:
-        raise ValueError(f"{model} on {data_path}: {err}") from err
+        problem = str(err)
+        if "[E109]" in problem:
+            problem = f"a component was never trained. Train it with `spacy train`. ({err})"
+        raise ValueError(f"{model} on {data_path}: {problem}") from err
+    return found, list(nlp.pipe_names)
+
+
+def _progress(docs: "Iterator[Doc]", total: int, what: str) -> "Iterable[Doc]":
+    """A bar on stderr, if that is a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(docs, total=total, desc=f"From {what}", unit=" docs", leave=False, disable=None)
 
 
 def write_json(path: Path, report: Dict[str, Any]) -> None:
@@ -145,28 +200,73 @@ def short_names(models: Sequence[str]) -> List[str]:
     return names
 
 
-def print_report(report: Dict[str, Any]) -> None:
-    """Print the scores in percent. One pipeline: P, R and F; several: F of each."""
+def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
+    """Print the scores in percent. One pipeline: P, R and F; several: F of each.
+
+    verbose: all tables; without, the scores, those by label, and thresholds.
+    """
     pipelines = report["pipelines"]
     facts = report["data"]
-    msg.divider(f"{facts['path']} ({facts['spans_key']})")
-    msg.text(
-        f"{facts['documents']} docs, {facts['sentences']} sentences, {facts['words']} words, "
-        f"{facts['entities']} gold entities"
+    typer.echo(
+        f"{facts['path']} ({facts['spans_key']}): {facts['documents']} docs, {facts['sentences']} "
+        f"sentences, {facts['words']} words, {facts['entities']} gold entities"
     )
     if facts["documents_without_annotation"]:
         msg.warn(f"{facts['documents_without_annotation']} docs without annotation are left out.")
+    msg.text(_scored_on(pipelines))
     names = [pipeline["name"] for pipeline in pipelines]
-    _table("score", SCORES, names, pipelines)
-    for title, group in GROUPS:
-        found = [pipeline["strict"][group] for pipeline in pipelines]
-        keys = list(dict.fromkeys(key for groups in found for key in groups))
-        keys.sort(key=_group_order)
-        _table(title, [(key, "strict", group, key) for key in keys], names, pipelines)
-    _print_calibration(names, pipelines)
-    _print_other(names, pipelines)
+    _table("score", [*_tokens_rows(pipelines), *SCORES], names, pipelines)
+    labels = _group_rows("by_label", pipelines)
+    shown = labels if verbose else labels[:MOST_LABELS]
+    _table("label", shown, names, pipelines)
+    if len(shown) < len(labels):
+        msg.text(f"{len(labels) - len(shown)} more labels with --verbose.")
+    if verbose:
+        for title, group in GROUPS:
+            _table(title, _group_rows(group, pipelines), names, pipelines)
+        _print_calibration(names, pipelines)
+    _print_thresholds(names, pipelines)
+    _print_other(names, pipelines, verbose)
     if report["bootstrap"] is not None:
         _print_bootstrap(names, report["bootstrap"])
+    for warning in report["warnings"]:
+        msg.warn(warning)
+
+
+def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
+    """On which tokens and sentences the scores are."""
+    first = pipelines[0]
+    if first["raw_text"] is None:
+        return "Scored on gold tokens and sentences."
+    if first["documents_without_text"]:
+        return (
+            f"Scored on gold tokens and sentences: of {first['documents_without_text']} docs only "
+            "the words are known, not the text."
+        )
+    if not any(_differs(pipeline) for pipeline in pipelines):
+        return "Scored on raw text; its tokens and sentences are those of the data."
+    return "Scored on raw text: tokens and sentences are the pipeline's own."
+
+
+def _differs(pipeline: Dict[str, Any]) -> bool:
+    return bool(
+        pipeline["documents_with_other_tokens"] or pipeline["documents_with_other_sentences"]
+    )
+
+
+def _tokens_rows(pipelines: Sequence[Dict[str, Any]]) -> List[Tuple[str, ...]]:
+    """The other of the two ways to score, where docs differ."""
+    if not any(_differs(pipeline) for pipeline in pipelines):
+        return []
+    if pipelines[0]["documents_without_text"]:
+        return [("strict micro, words joined by blanks", "raw_text")]
+    return [("strict micro, gold tokens", "gold_tokens")]
+
+
+def _group_rows(group: str, pipelines: Sequence[Dict[str, Any]]) -> List[Tuple[str, ...]]:
+    found = [pipeline["strict"][group] for pipeline in pipelines]
+    keys = list(dict.fromkeys(key for groups in found for key in groups))
+    return [(key, "strict", group, key) for key in sorted(keys, key=_group_order)]
 
 
 def _group_order(key: str) -> Tuple[int, str]:
@@ -236,7 +336,22 @@ def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]
     _print_table(rows, header=columns, divider=True, aligns=("l", *"r" * len(known)))
 
 
-def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
+def _print_thresholds(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
+    rows = []
+    for name, pipeline in zip(names, pipelines):
+        for each in pipeline["thresholds"]:
+            component = each["component"] if len(names) == 1 else f"{name}: {each['component']}"
+            own = "none" if each["threshold"] is None else f"{each['threshold']:g}"
+            best = each["best"] or {"threshold": None, "f": None}
+            there = "-" if best["threshold"] is None else f"{best['threshold']:.4g}"
+            rows.append((component, own, _percent(each["f"]), there, _percent(best["f"])))
+    if rows:
+        header = ("component", "threshold", "F", "best on this data", "F there")
+        _print_table(rows, header=header, divider=True, aligns=tuple("lrrrr"))
+        msg.text("The best threshold is tuned on this data: F there is too good for other data.")
+
+
+def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verbose: bool) -> None:
     rows = [
         (
             "expected calibration error",
@@ -245,6 +360,7 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> N
         ("predictions off the tokens", *(str(p["misaligned_predictions"]) for p in pipelines)),
         ("words per second", *(f"{p['speed']['words_per_second'] or 0:,.0f}" for p in pipelines)),
     ]
+    rows = rows if verbose else rows[2:]
     _print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
 
 

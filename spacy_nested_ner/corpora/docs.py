@@ -37,7 +37,8 @@ def record_to_doc(
 
     Words of the corpus, or cut otherwise than by the tokenizer of `nlp`, make a doc of unknown
     spaces, which spaCy's training and evaluation leave as it is; a doc with known spaces they
-    would tokenise anew. `doc.user_data["doc_id"]` is the id.
+    would tokenise anew. `doc.user_data["doc_id"]` is the id, `doc.user_data["text"]` the text of a
+    doc of unknown spaces, where the corpus has one: the pipeline is scored on it.
 
     tokens: see `ReadOptions`.
 
@@ -57,6 +58,8 @@ def record_to_doc(
     if record.sentence_starts:
         _mark_sentences(doc, places, record.sentence_starts)
     doc.user_data["doc_id"] = record.doc_id
+    if doc.has_unknown_spaces and record.has_text:
+        doc.user_data["text"] = record.text
     return doc, dropped
 
 

@@ -92,6 +92,7 @@ class Record:
     words: tokens given by the corpus; None where spaCy's tokenizer shall find them.
     sentence_starts: characters of `text` at which sentences begin; empty if nobody knows.
     dropped: annotations that the reader left out.
+    has_text: False where `text` is only the words, joined by blanks of the reader's own.
     """
 
     doc_id: str
@@ -101,6 +102,7 @@ class Record:
     words: Optional[List[str]] = None
     sentence_starts: List[int] = field(default_factory=lambda: [0])
     dropped: Counter = field(default_factory=Counter)
+    has_text: bool = True
 
 
 def text_record(
@@ -142,7 +144,8 @@ def words_record(
     text = text[: ends[-1]] if ends else ""
     places = [(begins[start], ends[end - 1], label) for start, end, label in spans]
     kept, dropped = clean_spans(text, places, options.one_label)
-    return Record(doc_id, split, text, kept, words, dropped=dropped)
+    has_text = options.tokens == "character"
+    return Record(doc_id, split, text, kept, words, dropped=dropped, has_text=has_text)
 
 
 def _between(word: str, following: str) -> str:

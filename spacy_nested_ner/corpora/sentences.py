@@ -25,6 +25,7 @@ def joined(parts: List[Record], separator: str = " ") -> Record:
     """Sentences of one article, in one split, joined by single spaces."""
     whole = Record(parts[0].doc_id, parts[0].split, "", [], sentence_starts=[])
     whole.words = None if parts[0].words is None else []
+    whole.has_text = parts[0].has_text
     position = 0
     for part in parts:
         whole.sentence_starts.append(position)
@@ -59,6 +60,7 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
         part = Record(record.doc_id, record.split, record.text[slice(*place)], [], dropped=dropped)
         part.spans = [(a - place[0], b - place[0], label) for a, b, label in spans[i]]
         part.words = None if record.words is None else [word for _, word in words[i]]
+        part.has_text = record.has_text
         dropped = Counter()
         yield part
 

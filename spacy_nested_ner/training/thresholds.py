@@ -10,23 +10,23 @@ import numpy as np
 from spacy.language import Language
 from spacy.training import Example
 
-from spacy_nested_ner.architectures.head_model import head_shim
-from spacy_nested_ner.evaluation.entities import (
+from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
     EntityTable,
     entity_table,
     is_annotated,
     read_entities,
 )
-from spacy_nested_ner.evaluation.thresholds import (
+from spacy_nested_ner.evaluation.scores.thresholds import (
     ThresholdChoice,
     best_of,
     best_threshold,
     f_at,
     tolerance,
 )
-from spacy_nested_ner.heads.mrc import MRC
+from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.pipeline.component import NestedNER
+from spacy_nested_ner.systems.mrc.head import MRC
 
 LOW = 0.05
 PASSES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

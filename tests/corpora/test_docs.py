@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spacy_nested_ner.corpora import ReadOptions, Record
 from spacy_nested_ner.corpora.docs import record_to_doc, record_to_docs
+from spacy_nested_ner.corpora.records import words_record
 from spacy_nested_ner.corpora.sentences import grouped, split_at_sentences
 
 
@@ -64,7 +65,17 @@ def test_tokens_cut_at_entities(nlp):
     doc, dropped = record_to_doc(record, nlp, tokens="cut")
     assert not dropped and doc.spans["sc"][1].text == "CD28"
     assert [token.text for token in doc] == ["anti", "CD28", "s", "cells", "."]
-    assert doc.has_unknown_spaces
+    assert doc.has_unknown_spaces and doc.user_data["text"] == "antiCD28s cells."
+
+
+def test_words_without_a_text_of_their_own_have_none(nlp):
+    words = ["B", "cells", "."]
+    joined = words_record("d", "dev", words, [(0, 2, "X")], ReadOptions())
+    doc, _ = record_to_doc(joined, nlp)
+    assert doc.has_unknown_spaces and "text" not in doc.user_data
+    for record in (Record("d", "dev", "B cells.", [], ["B", "cells."]), joined):
+        part = next(split_at_sentences(record))
+        assert part.has_text == record.has_text
 
 
 def test_spacy_tokens_of_a_tokenised_corpus(nlp):

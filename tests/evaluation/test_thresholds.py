@@ -6,8 +6,8 @@ from evaluated import WORDS, make_doc, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_nested_ner.evaluation.metrics import strict
-from spacy_nested_ner.evaluation.thresholds import best_of, best_threshold, f_at, tolerance
+from spacy_nested_ner.evaluation.scores.metrics import strict
+from spacy_nested_ner.evaluation.scores.thresholds import best_of, best_threshold, f_at, tolerance
 
 
 def table_with(scores, right, missed=0):

@@ -180,18 +180,11 @@ def _raw_record(sentence: XmlSentence, split: str, all_labels: bool) -> Record:
     return Record(sentence.doc_id, split, sentence.text, spans, dropped=dropped)
 
 
-def _published_record(sentence: XmlSentence, split: str, all_labels: bool) -> Record:
-    """The words of the published data set, joined by spaces."""
-    entities, dropped = _entities(sentence, all_labels)
-    cut = _published_words(sentence)
-    begins, ends, position = {}, {}, 0
-    for start, end in cut:
-        begins[start] = position
-        ends[end] = position + end - start
-        position += end - start + 1
-    words = [sentence.text[start:end] for start, end in cut]
-    spans = [(begins[start], ends[end], label) for start, end, label in entities]
-    return Record(sentence.doc_id, split, " ".join(words), spans, words, dropped=dropped)
+def _published_record(sentence: Sentence, split: str, all_labels: bool) -> Record:
+    """The words of the published data set, in the text as it stands in the file."""
+    record = _raw_record(sentence, split, all_labels)
+    record.words = [sentence.text[start:end] for start, end in _published_words(sentence)]
+    return record
 
 
 def _published_words(sentence: XmlSentence) -> List[Tuple[int, int]]:

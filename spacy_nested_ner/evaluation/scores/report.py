@@ -67,29 +67,31 @@ def run_pipeline(
     """
     chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key, ents)]
     if not any(read_entities(eg.reference, spans_key, ents) for eg in chosen):
-        raise ValueError(_no_gold(examples, spans_key))
+        raise ValueError(no_gold([eg.reference for eg in examples], spans_key))
     for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
         pass  # what a pipeline does only once is not part of its speed
-    clock = _Clock()
+    clock = Clock()
     docs = nlp.pipe((eg.predicted for eg in chosen), batch_size=batch_size)
     found: List[Dict[Entity, float]] = []
     keys: set = set()
     answered = False
     words = 0
     for example, doc in zip(chosen, clock.timed(docs), strict=True):
-        _check_text(example.reference, doc)
+        check_text(example.reference, doc)
         entities = read_entities(doc, spans_key, ents)
         answered = answered or entities is not None
         keys.update(doc.spans)
         words += len(doc)
         found.append(entities or {})
     if not answered:
-        raise ValueError(_no_predictions(keys, spans_key, nlp))
+        raise ValueError(no_predictions(keys, spans_key, nlp))
     table = entity_table((eg.reference for eg in chosen), found, spans_key, ents)
     return Run(table, len(examples) - len(chosen), clock.seconds, words)
 
 
-class _Clock:
+class Clock:
+    """Counts seconds."""
+
     def __init__(self) -> None:
         self.seconds = 0.0
 
@@ -102,7 +104,8 @@ class _Clock:
             begin = perf_counter()
 
 
-def _check_text(reference: Doc, predicted: Doc) -> None:
+def check_text(reference: Doc, predicted: Doc) -> None:
+    """Raise ValueError if the texts differ in more than whitespace."""
     if reference.text == predicted.text:
         return
     if "".join(reference.text.split()) != "".join(predicted.text.split()):
@@ -113,15 +116,17 @@ def _check_text(reference: Doc, predicted: Doc) -> None:
         )
 
 
-def _no_gold(examples: Sequence[Example], spans_key: str) -> str:
-    keys = sorted({key for eg in examples for key in eg.reference.spans})
+def no_gold(references: Sequence[Doc], spans_key: str) -> str:
+    """What to say where no reference has entities, with what they have."""
+    keys = sorted({key for doc in references for key in doc.spans})
     have = f"The docs have: {', '.join(map(repr, keys))}." if keys else "They have no span groups."
-    if any(eg.reference.ents for eg in examples):
+    if any(doc.ents for doc in references):
         have += " They have doc.ents; --ents takes those."
     return f"No gold entities under spans key {spans_key!r}. {have} Choose with --spans-key."
 
 
-def _no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
+def no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
+    """What to say where no doc has spans of the key, with the keys that the pipeline uses."""
     used = ", ".join(map(repr, sorted(keys))) or "none"
     remedy = "Choose the key with --spans-key; gold and predictions are read from the same one."
     if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:

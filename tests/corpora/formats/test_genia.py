@@ -143,7 +143,7 @@ def test_articles_hold_the_same_entities_as_their_sentences(genia_sample, tokens
         for record in read_genia(genia_sample, ReadOptions(tokens=tokens, group=group)):
             doc, dropped = record_to_doc(record, nlp)
             counts.add(doc, "sc", dropped)
-            texts += [(span.text, span.label_) for span in doc.spans["sc"]]
+            texts += [("".join(span.text.split()), span.label_) for span in doc.spans["sc"]]
         return counts, texts
 
     by_sentence, texts = convert("sentence")
@@ -195,7 +195,7 @@ def test_words_of_the_merged_release_are_tokens(tmp_path):
     )
     record = only(path)
     assert record.words == ["The", "CD28", "-responsive", "com plex", "."]
-    assert entities(record) == [("CD28 -responsive com plex", "protein"), ("CD28", "protein")]
+    assert entities(record) == [("CD28-responsive com plex", "protein"), ("CD28", "protein")]
     raw = only(path, tokens="spacy")
     assert (raw.text, raw.words) == ("The CD28-responsive com plex.", None)
     assert entities(raw) == [("CD28-responsive com plex", "protein"), ("CD28", "protein")]

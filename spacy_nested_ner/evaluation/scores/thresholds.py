@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from spacy_nested_ner.evaluation.entities import EntityTable
+from spacy_nested_ner.evaluation.scores.entities import EntityTable
 
 LEAST, MOST = 0.001, 0.01
 

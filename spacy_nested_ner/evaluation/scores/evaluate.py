@@ -1,0 +1,289 @@
+"""One pipeline on one data set: from raw text and on gold tokens, at its threshold and the best."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from spacy_nested_ner.evaluation.scores.entities import (
+    Entity,
+    EntityTable,
+    entity_table,
+    is_annotated,
+    read_entities,
+)
+from spacy_nested_ner.evaluation.scores.metrics import strict
+from spacy_nested_ner.evaluation.scores.own_thresholds import (
+    Threshold,
+    lowered,
+    own_thresholds,
+    threshold_facts,
+)
+from spacy_nested_ner.evaluation.scores.raw_text import (
+    gold_doc,
+    raw_doc,
+    raw_text,
+    same_sentences,
+    same_tokens,
+)
+from spacy_nested_ner.evaluation.scores.report import (
+    WARM_UP,
+    Clock,
+    Run,
+    check_text,
+    no_gold,
+    no_predictions,
+    scores,
+)
+
+RAW, GOLD = "raw text", "gold tokens"
+WORTH_A_REMARK = 0.01
+"""Difference of F between raw text and gold tokens."""
+
+Progress = Callable[[Iterator[Doc], int, str], Iterable[Doc]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a pipeline predicts, on both kinds of tokens.
+
+    run: what all scores are of. scored_on: "raw text", or "gold tokens" where the text of a doc is
+        not known or only they are asked for. raw: from raw text, None if not asked for; where the
+        text is not known, from its words joined by blanks. gold: with gold tokens and sentences;
+        the same as `raw` where no doc differs. without_text: docs of which only the words are
+        known. other_tokens, other_sentences: docs whose tokens, or sentences, are not those that
+        the pipeline makes. thresholds: see `threshold_facts`.
+    """
+
+    run: Run
+    scored_on: str
+    raw: Optional[EntityTable]
+    gold: EntityTable
+    without_text: int
+    other_tokens: int
+    other_sentences: int
+    thresholds: List[Dict[str, Any]]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """All numbers, ready for JSON. docs/evaluation.md says what each one means."""
+        return {
+            "scored_on": self.scored_on,
+            "raw_text": None if self.raw is None else strict(self.raw).to_dict(),
+            "gold_tokens": strict(self.gold).to_dict(),
+            "documents_without_text": self.without_text,
+            "documents_with_other_tokens": self.other_tokens,
+            "documents_with_other_sentences": self.other_sentences,
+            "thresholds": self.thresholds,
+            **scores(self.run),
+        }
+
+
+def evaluate_pipeline(
+    nlp: Language,
+    references: Sequence[Doc],
+    spans_key: str = "sc",
+    ents: bool = False,
+    batch_size: Optional[int] = None,
+    gold_tokens: bool = False,
+    progress: Progress = lambda docs, total, what: docs,
+) -> Evaluation:
+    """Predict from raw text, and the docs that differ again with gold tokens and sentences.
+
+    Components predict down to a low threshold; what reaches their own is scored.
+
+    ents: see `read_entities`. gold_tokens: predict with these alone. progress: wraps the predicted
+        docs, is given how many there will be and what they are predicted from.
+    RAISES (ValueError): As `run_pipeline`.
+    """
+    chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
+    if not any(read_entities(doc, spans_key, ents) for doc in chosen):
+        raise ValueError(no_gold(references, spans_key))
+    own = {
+        key: each
+        for key, each in own_thresholds(nlp).items()
+        if key == spans_key or any(doc.spans.get(key) for doc in chosen)
+    }
+    predict = _Predictor(nlp, spans_key, ents, own, batch_size, progress)
+    without_text = sum(raw_text(doc) is None for doc in chosen)
+    if gold_tokens:
+        first = last = predict(chosen, partial(gold_doc, nlp.vocab), GOLD)
+    else:
+        first = last = predict(chosen, partial(raw_doc, nlp), RAW)
+        if first.differing:
+            differing = [chosen[i] for i in first.differing]
+            last = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
+    gold = _table(chosen, last.found, spans_key, ents, own.get(spans_key))
+    raw = gold
+    if last is not first:
+        raw = _table(chosen, first.found, spans_key, ents, own.get(spans_key))
+    on_gold = gold_tokens or without_text > 0
+    scored = last if on_gold else first
+    skipped = len(references) - len(chosen)
+    return Evaluation(
+        Run(gold if on_gold else raw, skipped, first.seconds, first.words),
+        GOLD if on_gold else RAW,
+        None if gold_tokens else raw,
+        gold,
+        without_text,
+        sum(first.other_tokens),
+        sum(first.other_sentences),
+        [_facts(chosen, scored.found, each) for each in own.values()],
+    )
+
+
+@dataclass
+class _Predictions:
+    """What was found in each doc, by spans key, down to the lowest thresholds.
+
+    other_tokens, other_sentences: of each doc, whether those of the reference are others. seconds:
+    spent on prediction, without tokenisation. words: tokens that were predicted on.
+    """
+
+    found: List[Dict[str, Dict[Entity, float]]]
+    other_tokens: List[bool]
+    other_sentences: List[bool]
+    seconds: float
+    words: int
+
+    @property
+    def differing(self) -> List[int]:
+        """Indices of docs with other tokens or sentences than their references."""
+        pairs = zip(self.other_tokens, self.other_sentences)
+        return [i for i, differs in enumerate(map(any, pairs)) if differs]
+
+    def replaced(self, again: _Predictions) -> _Predictions:
+        """With what was found when the differing docs were predicted again."""
+        found = list(self.found)
+        for i, other in zip(self.differing, again.found, strict=True):
+            found[i] = other
+        return replace(self, found=found)
+
+
+@dataclass
+class _Predictor:
+    nlp: Language
+    spans_key: str
+    ents: bool
+    own: Dict[str, Threshold]
+    batch_size: Optional[int]
+    progress: Progress
+
+    def __call__(
+        self, references: Sequence[Doc], make: Callable[[Doc], Doc], what: str
+    ) -> _Predictions:
+        """make: the doc to predict on for a reference.
+
+        RAISES (ValueError): If a doc comes back with another text, or none has spans of the key.
+        """
+        for _ in self.nlp.pipe(make(doc) for doc in references[:WARM_UP]):
+            pass  # what a pipeline does only once is not part of its speed
+        waiting = deque(make(doc) for doc in references)
+        stream = (waiting.popleft() for _ in range(len(waiting)))
+        clock, result = Clock(), _Predictions([], [], [], 0.0, 0)
+        keys: Set[str] = set()
+        answered = False
+        with lowered(self.own):
+            timed = clock.timed(self.nlp.pipe(stream, batch_size=self.batch_size))
+            docs = self.progress(timed, len(references), what)
+            for reference, doc in zip(references, docs, strict=True):
+                check_text(reference, doc)
+                answered |= read_entities(doc, self.spans_key, self.ents) is not None
+                keys.update(doc.spans)
+                result.found.append(self._read(doc))
+                result.other_tokens.append(not same_tokens(reference, doc))
+                result.other_sentences.append(
+                    reference.has_annotation("SENT_START") and not same_sentences(reference, doc)
+                )
+                result.words += len(doc)
+        if references and not answered:
+            raise ValueError(no_predictions(keys, self.spans_key, self.nlp))
+        result.seconds = clock.seconds
+        return result
+
+    def _read(self, doc: Doc) -> Dict[str, Dict[Entity, float]]:
+        found = {}
+        for key in {self.spans_key, *self.own}:
+            entities = read_entities(doc, key, self.ents and key == self.spans_key) or {}
+            found[key] = self.own[key].bounded(entities, len(doc)) if key in self.own else entities
+        return found
+
+
+def _table(
+    references: Sequence[Doc],
+    found: Sequence[Dict[str, Dict[Entity, float]]],
+    spans_key: str,
+    ents: bool = False,
+    own: Optional[Threshold] = None,
+) -> EntityTable:
+    """own: keep what reaches this threshold."""
+    entities = [each[spans_key] for each in found]
+    if own is not None:
+        entities = [own.kept(each) for each in entities]
+    return entity_table(references, entities, spans_key, ents)
+
+
+def _facts(
+    references: Sequence[Doc], found: Sequence[Dict[str, Dict[Entity, float]]], own: Threshold
+) -> Dict[str, Any]:
+    key = own.spans_key
+    pairs = [(doc, each) for doc, each in zip(references, found) if key in doc.spans]
+    docs, known = [doc for doc, _ in pairs], [each for _, each in pairs]
+    return threshold_facts(own, _table(docs, known, key, own=own), _table(docs, known, key))
+
+
+def remarks(found: Dict[str, Any], spans_key: str) -> Iterator[str]:
+    """What deserves attention in the numbers of `Evaluation.to_dict`, with the remedy."""
+    if not found["strict"]["micro"]["predicted"]:
+        yield _nothing_predicted(found["thresholds"], spans_key)
+    if found["raw_text"] is None:
+        return
+    raw, gold = found["raw_text"]["f"], found["gold_tokens"]["f"]
+    if abs(gold - raw) < WORTH_A_REMARK:
+        return
+    text = "words joined by blanks" if found["documents_without_text"] else "raw text"
+    yield (
+        f"F is {100 * raw:.2f} on {text} and {100 * gold:.2f} with gold tokens and sentences. "
+        + " ".join(_remedies(found))
+    )
+
+
+def _remedies(found: Dict[str, Any]) -> Iterator[str]:
+    tokens, sentences = (found[f"documents_with_other_{what}"] for what in ("tokens", "sentences"))
+    if tokens:
+        yield (
+            f"In {tokens} docs the data has other tokens than the pipeline makes: convert the "
+            "training data with --tokens spacy and train again."
+        )
+    if sentences:
+        yield (
+            f"In {sentences} docs the data has other sentences than the pipeline finds: add a "
+            "sentencizer or senter before the component, or train on docs as long as those to come."
+        )
+
+
+def _nothing_predicted(thresholds: Sequence[Dict[str, Any]], spans_key: str) -> str:
+    own = next((each for each in thresholds if each["spans_key"] == spans_key), None)
+    if own is None:
+        return (
+            f"Nothing is predicted under spans key {spans_key!r}. Check the rules of the pipeline, "
+            "or choose another key with --spans-key."
+        )
+    name, threshold = own["component"], own["threshold"]
+    if own["highest_score"] is None:
+        reach = "" if own["lowest"] is None else f", not even at a threshold of {own['lowest']:g}"
+        return (
+            f"Nothing is predicted{reach}: component {name!r} has learned nothing yet. Train "
+            "longer: more steps, and a warm-up that ends long before the last one."
+        )
+    best = own["best"]
+    gain = f"at {best['threshold']:g} F is {100 * best['f']:.2f}" if best else "all are wrong"
+    return (
+        f"Nothing is predicted: no score reaches the threshold of {threshold:g} of component "
+        f"{name!r}, the highest is {own['highest_score']:.2f} ({gain}). Train longer, or set a "
+        "lower threshold."
+    )

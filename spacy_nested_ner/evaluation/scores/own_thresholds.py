@@ -1,0 +1,113 @@
+"""The thresholds of a pipeline's components beside the best ones on a data set."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, Optional
+
+import numpy as np
+from spacy.language import Language
+from spacy.pipeline import SpanCategorizer
+
+from spacy_nested_ner.evaluation.scores.entities import Entity, EntityTable
+from spacy_nested_ner.evaluation.scores.metrics import strict
+from spacy_nested_ner.evaluation.scores.thresholds import best_threshold, tolerance
+from spacy_nested_ner.model.head_model import head_shim
+from spacy_nested_ner.pipeline.component import NestedNER
+
+LOWEST = 0.05
+"""Lower thresholds are not looked at: they cost time and are never the best in practice."""
+
+
+@dataclass
+class Threshold:
+    """The threshold of one component.
+
+    value: what the component has; None where it has none. searchable: whether lower scored spans
+    leave higher scored ones alone, so that one prediction at a low threshold holds those at all
+    higher ones. lowest: the lowest threshold above which all spans are known.
+    """
+
+    component: str
+    pipe: Any
+    spans_key: str
+    value: Optional[float]
+    searchable: bool
+    lowest: float
+
+    def kept(self, found: Dict[Entity, float]) -> Dict[Entity, float]:
+        """The spans that the component predicts at its own threshold."""
+        if self.value is None or not self.searchable:
+            return found
+        # Scores are float32, and are compared as such by the components.
+        least = np.float32(self.value)
+        return {entity: score for entity, score in found.items() if np.float32(score) >= least}
+
+    def bounded(self, found: Dict[Entity, float], most: int) -> Dict[Entity, float]:
+        """Those spans and, of the lower scored ones, the `most` best; `lowest` rises to where some
+        are left out."""
+        kept = self.kept(found)
+        below = sorted((e for e in found if e not in kept), key=lambda e: -found[e])
+        if len(below) > most:
+            self.lowest = max(self.lowest, float(np.nextafter(found[below[most]], 1)))
+            below = [entity for entity in below[:most] if found[entity] >= self.lowest]
+        return {**kept, **{entity: found[entity] for entity in below}}
+
+
+def own_thresholds(nlp: Language) -> Dict[str, Threshold]:
+    """The threshold of each component that scores spans, by spans key. Where two write to one key,
+    only what the last one writes is seen."""
+    found = {}
+    for name, pipe in nlp.pipeline:
+        if isinstance(pipe, (NestedNER, SpanCategorizer)):
+            value = pipe.cfg.get("threshold")
+            lowest = LOWEST if value is None else min(LOWEST, value)
+            found[pipe.key] = Threshold(name, pipe, pipe.key, value, _searchable(pipe), lowest)
+    return found
+
+
+def _searchable(pipe: Any) -> bool:
+    """`mrc_ner` that pairs a start with the nearest end has other spans, not only more, at a lower
+    threshold."""
+    if not isinstance(pipe, NestedNER):
+        return True
+    nearest = head_shim(pipe.model).settings.get("pairing") == "nearest"
+    return not nearest and pipe.cfg.get("decoding") != "flat"
+
+
+@contextmanager
+def lowered(thresholds: Dict[str, Threshold]) -> Iterator[None]:
+    """The components predict down to the lowest threshold in here."""
+    chosen = [each for each in thresholds.values() if each.searchable and each.value is not None]
+    try:
+        for each in chosen:
+            each.pipe.cfg["threshold"] = each.lowest
+        yield
+    finally:
+        for each in chosen:
+            each.pipe.cfg["threshold"] = each.value
+
+
+def threshold_facts(own: Threshold, table: EntityTable, low: EntityTable) -> Dict[str, Any]:
+    """F at the component's threshold and at the best one for this data, ready for JSON.
+
+    table: predictions at the component's threshold. low: all that are known.
+    """
+    f = strict(table).f
+    best = best_threshold(low, own.lowest) if own.searchable else None
+    choice = None
+    if best is not None:
+        choice = {"threshold": best.threshold, "f": best.f}
+        if own.value is not None and f is not None and best.f < f + tolerance(low):
+            choice = {"threshold": own.value, "f": f}
+    scores = low.score[low.predicted]
+    return {
+        "component": own.component,
+        "spans_key": own.spans_key,
+        "threshold": own.value,
+        "f": f,
+        "best": choice,
+        "lowest": own.lowest if own.searchable else None,
+        "highest_score": float(scores.max()) if len(scores) else None,
+    }

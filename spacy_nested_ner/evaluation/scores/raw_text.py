@@ -1,0 +1,111 @@
+"""Docs as a pipeline gets them from raw text, and with the tokens and sentences of the reference.
+
+A user hands over text; published figures are on gold tokens, which can give boundaries away.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_nested_ner.evaluation.scores.entities import solid_offsets
+
+EXAMPLES = 3
+
+
+def raw_text(reference: Doc) -> Optional[str]:
+    """The text of a reference, None where only its words are known.
+
+    `nested-ner convert` keeps the text of a corpus in `user_data["text"]` where the corpus has
+    tokens of its own, with which a doc cannot say where its spaces are.
+    """
+    if not reference.has_unknown_spaces:
+        return reference.text
+    text = reference.user_data.get("text")
+    if isinstance(text, str) and "".join(text.split()) == "".join(reference.text.split()):
+        return text
+    return None
+
+
+def raw_doc(nlp: Language, reference: Doc) -> Doc:
+    """What the tokenizer makes of the text; where it is not known, of the words with blanks."""
+    text = raw_text(reference)
+    return nlp.make_doc(" ".join(t.text for t in reference) if text is None else text)
+
+
+def gold_doc(vocab: Vocab, reference: Doc) -> Doc:
+    """A doc with the tokens and sentences of a reference, and nothing else of it."""
+    starts: Optional[List[Union[bool, int, None]]] = None
+    if reference.has_annotation("SENT_START"):
+        starts = [bool(token.is_sent_start) for token in reference]
+    return Doc(
+        vocab,
+        words=[token.text for token in reference],
+        spaces=[bool(token.whitespace_) for token in reference],
+        sent_starts=starts,
+    )
+
+
+def same_tokens(a: Doc, b: Doc) -> bool:
+    """Whether two docs have the same tokens, whatever stands between them."""
+    return len(a) == len(b) and all(x.text == y.text for x, y in zip(a, b))
+
+
+def same_sentences(a: Doc, b: Doc) -> bool:
+    """Whether sentences start at the same characters; a doc without boundaries is one sentence."""
+    return _sentence_starts(a) == _sentence_starts(b)
+
+
+def _sentence_starts(doc: Doc) -> Set[int]:
+    """Characters at which sentences but the first start, whitespace not counted."""
+    if not doc.has_annotation("SENT_START"):
+        return set()
+    starts = [token.idx for token in doc if token.i and token.is_sent_start]
+    return set(solid_offsets(doc.text)[starts].tolist()) - {0} if starts else set()
+
+
+def compare_tokens(nlp: Language, references: Iterable[Doc]) -> Dict[str, Any]:
+    """How far the tokens that a pipeline is trained on are those that it makes of raw text.
+
+    Where a reference knows its spaces, spaCy trains on the tokens that the pipeline makes.
+
+    RETURNS: "sentences"; "differing", those with other tokens, and "differing_percent"; "examples",
+        up to three of them, with the tokens of the "data" and of the "pipeline".
+    """
+    sentences, differing = 0, 0
+    examples: List[Dict[str, str]] = []
+    for reference in references:
+        parts = list(reference.sents) if reference.has_annotation("SENT_START") else [reference[:]]
+        sentences += len(parts)
+        if not reference.has_unknown_spaces:
+            continue
+        made = raw_doc(nlp, reference)
+        gold, found = _places(reference), _places(made)
+        other = [place[0] for place in set(gold) ^ set(found)]
+        for part in parts if other else ():
+            first, last = gold[part.start][0], gold[part.end - 1][1]
+            if not any(first <= start < last for start in other):
+                continue
+            differing += 1
+            if len(examples) < EXAMPLES:
+                inside = [token for token, place in zip(made, found) if first <= place[0] < last]
+                examples.append({"data": _spaced(part), "pipeline": _spaced(inside)})
+    return {
+        "sentences": sentences,
+        "differing": differing,
+        "differing_percent": 100 * differing / max(1, sentences),
+        "examples": examples,
+    }
+
+
+def _places(doc: Doc) -> List[Tuple[int, int]]:
+    """First character and the one after the last of each token, whitespace not counted."""
+    solid = solid_offsets(doc.text)
+    return [(int(solid[token.idx]), int(solid[token.idx + len(token)])) for token in doc]
+
+
+def _spaced(tokens: Iterable[Any]) -> str:
+    return " ".join(token.text for token in tokens if not token.is_space)
