@@ -4,11 +4,47 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List
+from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.tokens import Doc
     from spacy.training import Example
+
+
+def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) -> Path:
+    """The path of the data. Nothing is loaded.
+
+    Raises ValueError if MODEL... or DATA is missing, the data does not come last, or is no file.
+    """
+    order = "Give the pipelines first, the gold data last: MODEL... DATA."
+    if data_path is None:
+        raise ValueError(f"MODEL and DATA are missing. {order}")
+    if not models:
+        if _is_data(data_path):
+            raise ValueError(f"MODEL is missing, there is only {data_path}. {order}")
+        what = "a .spacy file with gold annotation"
+        raise ValueError(f"DATA is missing, {what}; there is only {data_path}. {order}")
+    for model in map(Path, models):
+        if _is_data(model):
+            raise ValueError(f"{model} is gold data, but stands for a pipeline. {order}")
+    if data_path.is_dir():
+        what = "a pipeline" if (data_path / "config.cfg").is_file() else "a folder"
+        raise ValueError(f"{data_path} is {what}, but stands for the gold data. {order}")
+    check_data(data_path)
+    return data_path
+
+
+def _is_data(path: Path) -> bool:
+    return path.suffix == ".spacy" and not path.is_dir()
+
+
+def check_data(data_path: Path) -> None:
+    """Raise ValueError if there is no such file or it is no .spacy file."""
+    if not data_path.is_file():
+        raise ValueError(f"{data_path}: no such file. Expected gold data in a .spacy file.")
+    if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
+        raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
 
 def load_pipeline(model: str) -> Language:
@@ -25,6 +61,19 @@ def load_pipeline(model: str) -> Language:
         raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
 
 
+def read_docs(nlp: Language, data_path: Path) -> List[Doc]:
+    """The docs of a file, without empty ones.
+
+    Raises ValueError, with the path, if the file is missing or is no DocBin.
+    """
+    from spacy.tokens import DocBin
+
+    check_data(data_path)
+    with reading(data_path):
+        docs = DocBin().from_disk(data_path).get_docs(nlp.vocab)
+        return [doc for doc in docs if len(doc)]
+
+
 def read_examples(nlp: Language, data_path: Path) -> List[Example]:
     """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
 
@@ -32,10 +81,7 @@ def read_examples(nlp: Language, data_path: Path) -> List[Example]:
     """
     from spacy.training import Corpus
 
-    if (
-        data_path.is_file() and data_path.suffix != ".spacy"
-    ):  # spaCy's reader would find nothing in it and only warn
-        raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
+    check_data(data_path)
     with reading(data_path):
         return list(Corpus(data_path)(nlp))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples, reading
+from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -53,8 +53,7 @@ def visualize_cli(
 
     try:
         setup_gpu(gpu_id, silent=gpu_id < 0)
-        with reading(data_path):
-            pass  # a missing file is told before a pipeline is loaded
+        check_data(data_path)
         scores = read_scores(scores_path, spans_key) if scores_path else None
         nlp = load_pipeline(model)
         comparisons = predict(nlp, data_path, spans_key, limit, seed)
@@ -66,7 +65,7 @@ def visualize_cli(
         msg.fail("Cannot make the page.", str(err), exits=1)
     remark = page_remark(comparisons)
     if remark is not None:
-        msg.warn(f"{model} on {data_path}:", remark)
+        msg.warn(remark)
     msg.good(f"Page with gold and predicted entities of {len(comparisons)} sentences:")
     typer.echo(str(output_path.resolve()))  # a line of its own: a long path stays whole
 
