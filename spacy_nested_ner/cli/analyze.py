@@ -10,7 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.evaluate import short_names
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -28,10 +28,19 @@ class Format(str, Enum):
 
 
 ModelsArg = Annotated[
-    List[str], typer.Argument(metavar="MODEL...", help="Folders or package names of pipelines")
+    Optional[List[str]],
+    typer.Argument(
+        metavar="MODEL", help="Folders or package names of pipelines", show_default=False
+    ),
 ]
-DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
-OutputArg = Annotated[Path, typer.Argument(metavar="OUT_DIR", help="Folder for the pictures")]
+DataArg = Annotated[
+    Optional[Path],
+    typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
+]
+OutputArg = Annotated[
+    Optional[Path],
+    typer.Argument(metavar="OUT_DIR", help="Folder for the pictures", show_default=False),
+]
 FormatOpt = Annotated[Format, typer.Option("--format", help="SVG or PNG")]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 DocOpt = Annotated[
@@ -45,9 +54,9 @@ LONGEST_DOC = 30
 
 
 def analyze_cli(
-    models: ModelsArg,
-    data_path: DataArg,
-    output_dir: OutputArg,
+    models: ModelsArg = None,
+    data_path: DataArg = None,
+    output_dir: OutputArg = None,
     picture_format: FormatOpt = Format.svg,
     spans_key: SpansKeyOpt = "sc",
     doc: DocOpt = None,
@@ -56,12 +65,19 @@ def analyze_cli(
     gpu_id: GpuOpt = -1,
 ) -> None:
     """Draw F1 by length for all pipelines, and for each of the five systems the pictures of its
-    paper: queries, boundary offsets, denoising steps, refinement of proposals."""
+    paper: queries, boundary offsets, denoising steps, refinement of proposals, answers."""
     from spacy.cli._util import setup_gpu
 
     from spacy_nested_ner.corpora.files import written_together
 
     try:
+        if not models or data_path is None or output_dir is None:
+            given = [str(each) for each in (data_path, output_dir) if each is not None]
+            raise ValueError(
+                "Pipelines, gold data and a folder for the pictures are needed, in this order: "
+                f"MODEL... DATA OUT_DIR. There is only: {' '.join(given) or 'nothing'}"
+            )
+        check_data(data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         grid = {"steps": _numbers("--steps", steps), "spans": _numbers("--spans", spans)}
         figures = draw(models, data_path, spans_key, doc, **grid)
@@ -99,8 +115,9 @@ def draw(
     RAISES (ImportError): Without matplotlib.
     """
     from spacy_nested_ner.evaluation.figures.plots import new_figure, plot_lengths
-    from spacy_nested_ner.evaluation.figures.probes import nested_pipes
-    from spacy_nested_ner.evaluation.scores.metrics import by_length
+    from spacy_nested_ner.evaluation.figures.probes import nested_pipes, system_of
+    from spacy_nested_ner.evaluation.page.page import remark
+    from spacy_nested_ner.evaluation.scores.metrics import by_label, by_length, strict
     from spacy_nested_ner.evaluation.scores.report import run_pipeline
 
     new_figure(1, 1)  # without matplotlib better now than after an hour
@@ -111,10 +128,19 @@ def draw(
         examples = read_examples(nlp, data_path)
         chosen = _chosen(examples, spans_key, doc)
         try:
-            lengths[name] = by_length(run_pipeline(nlp, examples, spans_key).table)
+            table = run_pipeline(nlp, examples, spans_key).table
         except ValueError as err:
             raise ValueError(f"{model} on {data_path}: {err}") from err
-        for pipe_name, pipe in nested_pipes(nlp).items():
+        lengths[name] = by_length(table)
+        labels = by_label(table).items()
+        gold = {label for label, score in labels if score.gold}
+        what = remark(strict(table), gold, {label for label, score in labels if score.predicted})
+        if what is not None:
+            msg.warn(f"{name}: {what}")
+        pipes = nested_pipes(nlp)
+        if not any(system_of(pipe) for pipe in pipes.values()):
+            msg.info(f"{name} is none of the five systems: its F1 by length is all there is.")
+        for pipe_name, pipe in pipes.items():
             made = _of_system(nlp, pipe, read_examples(nlp, data_path), chosen, steps, spans)
             prefix = f"{name}-{pipe_name}".replace("/", "-")
             figures.update({f"{prefix}-{what}": figure for what, figure in made.items()})
@@ -158,13 +184,20 @@ def _of_system(
         paths = probes.refinement_paths(pipe, doc)
         count = len(paths[0].stages) if paths else 2
         names = ["proposer", *(f"layer {i}" for i in range(1, count - 1)), "entity"]
-        return {"refinement": plots.plot_paths(paths, probes.followed_words(pipe, doc), names)}
+        words = probes.followed_words(pipe, doc)
+        title = "From proposals to entities"
+        return {"refinement": plots.plot_paths(paths, words, names, title)}
     if system == "diffusion":
         paths = probes.denoising_paths(pipe, doc)
         names = ["noise", *(f"step {i}" for i in range(1, pipe.cfg["steps"] + 1))]
         rows = probes.step_trade_off(nlp, pipe, examples, steps, spans)
+        words = probes.followed_words(pipe, doc)
         return {
-            "trajectory": plots.plot_paths(paths, probes.followed_words(pipe, doc), names),
+            "trajectory": plots.plot_paths(paths, words, names, "From noise to entities"),
             "trade_off": plots.plot_trade_off(rows),
         }
+    if system == "mrc":
+        scores = probes.answer_scores(pipe, doc)
+        words = probes.followed_words(pipe, doc)
+        return {"answers": plots.plot_answers(scores, words, pipe.labels)}
     return {}

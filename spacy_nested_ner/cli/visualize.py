@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -49,17 +49,23 @@ def visualize_cli(
     from spacy.cli._util import setup_gpu
 
     from spacy_nested_ner.corpora.files import written_together
+    from spacy_nested_ner.evaluation.page.page import page_remark
 
     try:
         setup_gpu(gpu_id, silent=gpu_id < 0)
+        check_data(data_path)
         scores = read_scores(scores_path, spans_key) if scores_path else None
         nlp = load_pipeline(model)
         comparisons = predict(nlp, data_path, spans_key, limit, seed)
-        page = _page(nlp, comparisons, {"data": str(data_path), "spans key": spans_key}, scores)
+        facts = {"data": str(data_path), "spans key": spans_key}
+        page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores)
         with written_together([output_path]) as drafts:
             drafts[output_path].write_text(page, encoding="utf8")
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot make the page.", str(err), exits=1)
+    remark = page_remark(comparisons)
+    if remark is not None:
+        msg.warn(remark)
     msg.good(f"Page with gold and predicted entities of {len(comparisons)} sentences:")
     typer.echo(str(output_path.resolve()))  # a line of its own: a long path stays whole
 
@@ -82,7 +88,8 @@ def predict(
     except ValueError as err:
         raise ValueError(f"{data_path}: {err}") from err
     docs = nlp.pipe(example.predicted for example in examples)
-    predicted = list(tqdm(docs, total=len(examples), desc="Predicting", unit=" docs"))
+    bar = tqdm(docs, total=len(examples), desc="Predicting", unit=" docs", disable=None)
+    predicted = list(bar)  # no bar where the output is no terminal
     if not any(spans_key in doc.spans for doc in predicted):
         found = sorted({key for doc in predicted for key in doc.spans})
         raise ValueError(
@@ -110,8 +117,19 @@ def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
     raise ValueError(f"{path}: has neither nested_f nor spans_{spans_key}_f. Evaluate again.")
 
 
+def page_title(nlp: "Language", model: str, data_path: Path) -> str:
+    """The system, the folder it was trained into, and the data: every pipeline is called
+    `en_pipeline` unless somebody names it."""
+    metas = [nlp.get_pipe_meta(name) for name in nlp.pipe_names]
+    systems = [meta.factory for meta in metas if "doc.spans" in meta.assigns]
+    path = Path(model)
+    folder = "/".join(path.resolve().parts[-2:]) if path.exists() else model
+    return f"{' + '.join(systems) or 'pipeline'} ({folder}) on {data_path.name}"
+
+
 def _page(
     nlp: "Language",
+    title: str,
     comparisons: "List[Comparison]",
     facts: Dict[str, str],
     scores: Optional[Dict[str, Optional[float]]],
@@ -119,11 +137,11 @@ def _page(
     from spacy_nested_ner.about import __version__
     from spacy_nested_ner.evaluation.page.page import render_page
 
-    name = f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}"
     facts = {
+        "pipeline": f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",
         "components": ", ".join(nlp.pipe_names),
         **facts,
         "sentences on this page": str(len(comparisons)),
         "made with": f"spacy_nested_ner {__version__}",
     }
-    return render_page(comparisons, name, facts, scores)
+    return render_page(comparisons, title, facts, scores)

@@ -102,6 +102,11 @@ class System:
         """
         return []
 
+    def keeps_spans(self, settings: ModelSettings, options: Options) -> bool:
+        """Whether a lower threshold keeps the spans of a higher one and their scores, so that one
+        prediction at a low threshold serves all."""
+        return True
+
     def attributes(self, settings: ModelSettings) -> Dict[str, Any]:
         """Attributes of the model beside those that all models have: what may change later."""
         return {}

@@ -22,7 +22,7 @@ PICTURES = {
     "locate_and_label_ner": ["offsets"],
     "proposer_regressor_ner": ["refinement"],
     "diffusion_ner": ["trade_off", "trajectory"],
-    "mrc_ner": [],
+    "mrc_ner": ["answers"],
 }
 
 
@@ -67,3 +67,21 @@ def test_what_cannot_be_drawn(options, problem, data, tmp_path):
     make_pipeline("locate_and_label_ner").to_disk(tmp_path / "model")
     printed = run("analyze", tmp_path / "model", data, tmp_path / "out", *options, code=1)
     assert problem in printed and not (tmp_path / "out").exists()
+
+
+def test_what_is_missing_is_told_before_a_pipeline_is_loaded(data, tmp_path):
+    out = tmp_path / "out"
+    printed = run("analyze", "nowhere", out, code=1)
+    assert "MODEL... DATA OUT_DIR" in printed and "There is only: nowhere" in printed
+    printed = run("analyze", "nowhere", tmp_path / "nothing.spacy", out, code=1)
+    assert "nothing.spacy: no such file" in printed and "nowhere" not in printed
+
+
+def test_remarks_on_what_there_is_no_picture_of(data, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    nlp.to_disk(tmp_path / "rules")
+    printed = run("analyze", tmp_path / "rules", data, tmp_path / "out")
+    assert "rules is none of the five systems" in printed
+    assert "rules: The pipeline predicts no entity at all" in printed
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["f1_by_length.svg"]

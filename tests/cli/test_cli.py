@@ -244,6 +244,18 @@ def test_visualize(trained, tmp_path):
     data = page_data(page)
     assert [doc["n_right"] for doc in data["docs"]] == [1, 1, 1, 1]
     assert data["labels"] == ["DNA", "protein"]
+    title = f"span_ruler ({trained.name}/model-best) on gold.spacy"
+    assert f"<h1>{title}</h1>" in page.read_text("utf8")
+
+
+def test_visualize_says_that_nothing_is_predicted(trained, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    nlp.to_disk(tmp_path / "model")
+    page = tmp_path / "page.html"
+    output = run("visualize", tmp_path / "model", trained / "gold.spacy", page)
+    assert "The pipeline predicts no entity at all where there are 12" in output
+    assert page_data(page)["remark"] in output
 
 
 def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
@@ -280,6 +292,7 @@ def test_visualize_says_under_which_key_the_pipeline_predicts(trained, tmp_path)
     "model, data, problem",
     [
         ("nowhere", "gold.spacy", "no trained pipeline there"),
+        ("nowhere", "nowhere.spacy", "nowhere.spacy: no such file"),
         ("model-best", "nowhere.spacy", "no such file"),
         ("model-best", "damaged.spacy", "not a .spacy file (DocBin) or is damaged"),
         ("model-best", "gold.json", "is not a .spacy file"),

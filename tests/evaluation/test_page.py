@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -20,6 +21,7 @@ from spacy_nested_ner.evaluation.page.page import (
     choose_examples,
     compare,
     page_data,
+    page_remark,
     render_page,
 )
 
@@ -170,6 +172,35 @@ def test_data_of_the_page(comparison):
     assert data["corpus"] == {"p": "50.0", "r": "75.0", "f": "\N{EN DASH}"}
 
 
+@pytest.mark.parametrize(
+    "gold, found, says",
+    [
+        (GOLD, GOLD, None),
+        (GOLD, FOUND, None),
+        (GOLD, [], "predicts no entity at all where there are 3.*Train it longer"),
+        (
+            GOLD,
+            [(0, 2, "PER"), (4, 6, "LOC")],
+            r"No predicted label \(LOC, PER\) is one of the gold",
+        ),
+        (GOLD, [(0, 2, "DNA")], "0 of 1 predictions, with 3 gold entities.*Train it longer"),
+    ],
+)
+def test_a_page_says_that_a_pipeline_has_not_learned(gold, found, says):
+    compared = compare(make_doc(WORDS, gold), make_doc(WORDS, found))
+    remark = page_data(compared, {})["remark"]
+    assert remark == page_remark(compared)
+    assert remark is None if says is None else re.search(says, remark)
+
+
+def test_a_page_says_that_next_to_nothing_is_right():
+    """One of 30 entities found is little, one of 3 is not."""
+    one = compare(make_doc(WORDS, GOLD), make_doc(WORDS, GOLD[:1]))
+    none = compare(make_doc(WORDS, GOLD), make_doc(WORDS, [(2, 3, "DNA")]))
+    assert page_remark(one) is None
+    assert "1 of 15 predictions, with 45 gold entities" in page_remark(one + none * 14)
+
+
 def test_page_is_one_file_that_what_it_shows_cannot_change():
     """Text, labels, ids and facts come from outside and must stay text."""
     evil = "</script><script>alert('&\"')</script><!--"
@@ -216,10 +247,11 @@ def test_choice_names_the_keys_there_are():
 # In a browser
 
 
-def in_browser(path, fragment="") -> str:
+def in_browser(path, fragment="", width=1280) -> str:
     """The page after its script has run. The limit is there for a browser that hangs, not for a
     slow machine."""
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command.append(f"--window-size={width},900")
     url = path.as_uri() + fragment
     done = subprocess.run([*command, url], capture_output=True, text=True, timeout=300)
     return done.stdout
@@ -267,6 +299,97 @@ def test_page_in_chromium(comparison, tmp_path):
         "1 of 2 sentences" in dom and card.count("tag dim") == 2 and card.count("tag bad dim") == 2
     )
     assert len(cards(in_browser(path, "#min-depth=3"))) == 0
+
+
+# Places on the screen, and what the menus do. "meets" is a bar across the text of its word, "out" a
+# label beyond its sentence, "over" a label on another one, "gap" the widest between two words.
+PROBE = """<script>{
+  const rect = (element) => element.getBoundingClientRect();
+  const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+    && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+  const id = (name) => document.getElementById(name);
+  const found = { meets: 0, out: 0, over: 0, gap: 0, lines: 0 };
+  for (const line of all(".words")) {
+    let before = null;
+    for (const word of all(".word", line)) {
+      const range = document.createRange();
+      range.selectNodeContents(word.firstChild);
+      const texts = [...range.getClientRects()];
+      found.lines = Math.max(found.lines, texts.length);
+      found.meets += all(".bar", word).filter((bar) => texts.some((text) =>
+        meet(rect(bar), text))).length;
+      if (before && texts[0].top === before.top) {
+        found.gap = Math.max(found.gap, texts[0].left - before.right);
+      }
+      before = texts.at(-1);
+    }
+    const tags = all(".tag", line).map(rect);
+    found.out += tags.filter((tag) => tag.right > rect(line).right + 1).length;
+    found.over += tags.filter((tag, i) => tags.slice(i + 1).some((other) =>
+      meet(tag, other))).length;
+  }
+  const share = () => rect(id("filters")).height / innerHeight;
+  found.filters = [id("filter-box").open, share() < 0.1, getComputedStyle(
+    document.querySelector(".keys")).display];
+  found.nothing = [id("nothing").hidden, id("count").textContent];
+  const menu = id("label-box");
+  const after = (action) => { menu.open = true; action(); return menu.open; };
+  found.menu = [
+    after(() => id("label-search").dispatchEvent(new Event("pointerdown", { bubbles: true }))),
+    after(() => id("docs").dispatchEvent(new Event("pointerdown", { bubbles: true }))),
+    after(() => document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }))),
+  ];
+  id("label-none").click();
+  found.none = [location.hash, id("nothing").hidden];
+  const seen = document.createElement("pre");
+  seen.id = "seen";
+  seen.textContent = JSON.stringify(found);
+  document.body.append(seen);
+}</script></body>"""
+
+
+def probe(page, path, width, fragment="") -> dict:
+    """What `PROBE` finds where the page is so wide. A window is at least 500 pixels wide."""
+    style = f"body {{ width: {width}px }}</style>"
+    html = page.replace("</style>", style).replace("</body>", PROBE)
+    path.write_text(html, encoding="utf8")
+    dom = in_browser(path, fragment, width)
+    return json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+@pytest.fixture(scope="module")
+def crowded() -> str:
+    """A page with long words, labels longer than their spans, and many of them."""
+    long = "Donaudampfschifffahrtsgesellschaftskapitaensmuetzenfabrikation" * 3
+    label = "gesetzlicher_Paragraph"
+    law = make_doc(
+        ["§", "17", "Abs.", "2", "StGB"], [(0, 2, label), (1, 2, "Zahl"), (0, 5, "Norm")]
+    )
+    words = make_doc(["der", long, "und", "B"], [(1, 2, label), (0, 3, "Norm"), (3, 4, label)])
+    many = make_doc(list("abcdefghij") * 4, [(i, i + 1 + i % 3, label) for i in range(37)])
+    return render_page([c for doc in (law, words, many) for c in compare(doc, doc)], "pipe", {})
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_bars_and_labels_leave_the_text_alone(crowded, width, tmp_path):
+    seen = probe(crowded, tmp_path / "page.html", width)
+    assert seen["lines"] > 1  # a word is broken, and no bar strikes through it
+    assert (seen["meets"], seen["out"], seen["over"]) == (0, 0, 0)
+    assert 0 < seen["gap"] < 8  # one space
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_filters_and_menu(crowded, tmp_path):
+    wide = probe(crowded, tmp_path / "page.html", 1280)
+    phone = probe(crowded, tmp_path / "page.html", 390, "#labels=none")
+    assert wide["filters"][0]
+    assert phone["filters"] == [False, True, "none"]  # folded, a line high, no keys
+    assert wide["menu"] == [True, False, False]  # open as long as the reader is in it
+    assert wide["nothing"] == [True, "3 of 3 sentences"]
+    assert phone["nothing"] == [False, "0 of 3 sentences"]  # "none" is kept in the address
+    assert wide["none"] == phone["none"] == ["#labels=none", False]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 from spacy.tokens import Doc
-from spacy_nested_ner.systems.diffusion.architecture import trajectories
 
 from spacy_nested_ner.evaluation.figures import probes
-from spacy_nested_ner.evaluation.figures.probes import QueryUse, nested_pipes
+from spacy_nested_ner.evaluation.figures.probes import PLACES, QueryUse, nested_pipes, trajectories
 from spacy_nested_ner.model.types import HeadInput
 from spacy_nested_ner.pipeline.segments import cut_segments
 from tests.conftest import make_examples, make_pipeline
@@ -49,9 +48,53 @@ def test_queries_made_from_words():
     docs = docs_of(nlp)
     use = probes.query_use(pipe, docs)
     assert use.from_words and np.abs(use.location).max() < max(map(len, docs))
-    assert use.query.max() <= 3  # "p53" alone has four rounds, no sentence more
+    assert use.query.max() < len(PLACES)
     predicted = {label for doc in docs for _, _, label in places(doc)}
     assert {pipe.labels[i] for i in use.label.tolist()} == predicted
+
+
+def test_where_the_word_of_a_query_lies():
+    """A prediction's centre and the place of its query's word fit together."""
+    nlp, pipe = pipe_of("piqn_ner")
+    seen = set()
+    for doc in docs_of(nlp):
+        use = probes.query_use(pipe, [doc])
+        for place, centre in zip([PLACES[i] for i in use.query], use.location.tolist()):
+            seen.add(place)
+            if place in ("before", "first word"):
+                assert centre > 0
+            elif place in ("after", "last word"):
+                assert centre < 0
+            elif place == "only word":
+                assert centre == 0
+    assert len(seen) > 3
+    use = QueryUse(np.array([3, 5, 3]), np.zeros(3), np.array([0, 0, 1]), from_words=True)
+    queries, shares = use.type_matrix(2)
+    assert queries.tolist() == list(range(len(PLACES)))
+    assert shares[3].tolist() == [0.5, 1] and shares[5].tolist() == [0.5, 0]
+
+
+@pytest.mark.parametrize("pairing", ["match", "nearest"])
+def test_scores_of_answers(pairing):
+    """The best answer over a word, by a loop over all answers, as the pipe decodes them."""
+    nlp, pipe = pipe_of("mrc_ner", {"pairing": pairing})
+    doc = max(docs_of(nlp), key=len)
+    scores = probes.answer_scores(pipe, doc)
+    assert scores.start.shape == scores.end.shape == (len(pipe.labels), len(doc))
+    if pairing == "nearest":
+        assert scores.answer is None
+        return
+    pipe.cfg.update(overlap="any", labels_per_span=99)
+    spans = pipe.model.predict(
+        HeadInput([doc], cut_segments([doc], 128, 96).rows, options=pipe.cfg)
+    ).spans
+    best = np.zeros(scores.start.shape)
+    for start, end, label, score in zip(spans.start, spans.end, spans.label, spans.score):
+        best[label, start:end] = np.maximum(best[label, start:end], score)
+        assert score <= min(scores.start[label, start], scores.end[label, end - 1]) + 1e-6
+    # Not every answer is decoded, but the best of them all are.
+    assert (scores.answer >= best - 1e-6).all()
+    assert scores.answer.max(axis=1) == pytest.approx(best.max(axis=1), abs=1e-6)
 
 
 def test_type_matrix():

@@ -180,7 +180,7 @@ def _raw_record(sentence: XmlSentence, split: str, all_labels: bool) -> Record:
     return Record(sentence.doc_id, split, sentence.text, spans, dropped=dropped)
 
 
-def _published_record(sentence: Sentence, split: str, all_labels: bool) -> Record:
+def _published_record(sentence: XmlSentence, split: str, all_labels: bool) -> Record:
     """The words of the published data set, in the text as it stands in the file."""
     record = _raw_record(sentence, split, all_labels)
     record.words = [sentence.text[start:end] for start, end in _published_words(sentence)]

@@ -13,22 +13,26 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.report import run_pipeline
+from spacy_nested_ner.model.batching import cut_batches
 from spacy_nested_ner.model.head_model import encode, head_shim
 from spacy_nested_ner.model.types import HeadInput, HeadModel
 from spacy_nested_ner.pipeline.component import NestedNER
 from spacy_nested_ner.systems.diffusion.head import Denoised, Diffusion
 from spacy_nested_ner.systems.locate_and_label.head import LocateAndLabel
+from spacy_nested_ner.systems.mrc.head import MRC
 from spacy_nested_ner.systems.piqn.head import PIQN
 from spacy_nested_ner.systems.proposer_regressor.head import ProposerRegressor
 
+PLACES = ("before", "first word", "inside", "last word", "only word", "after")
+"""Where the word of a query lies, seen from the entity that the query finds."""
 SYSTEMS = {
     PIQN: "piqn",
     LocateAndLabel: "locate_and_label",
     ProposerRegressor: "proposer_regressor",
     Diffusion: "diffusion",
+    MRC: "mrc",
 }
 OFFSETS = ("0", "1", "2", "3", "4+")
 
@@ -89,9 +93,10 @@ def trajectories(model: HeadModel, X: HeadInput) -> List[List[Denoised]]:
 class QueryUse:
     """Which query predicted what; all arrays have one entry per prediction.
 
-    query: number of the query; where queries are made from words, its round. location: centre of
-    the predicted entity, from 0 (start of the sentence) to 1; where queries are made from words, in
-    words from the query's own word. label: index. from_words: which of the two it is.
+    query: number of the query; where queries are made from words, where its word lies, an index
+    into `PLACES`. location: centre of the predicted entity, from 0 (start of the sentence) to 1;
+    where queries are made from words, in words from the query's own word. label: index. from_words:
+    which of the two it is.
     """
 
     query: np.ndarray
@@ -100,9 +105,11 @@ class QueryUse:
     from_words: bool
 
     def type_matrix(self, n_labels: int) -> Tuple[np.ndarray, np.ndarray]:
-        """The queries that predict anything, and `(queries, labels)` float: the share of a label's
-        predictions that each of them makes (PIQN figure 4: normalised on the axis of types)."""
-        queries, row = np.unique(self.query, return_inverse=True)
+        """The queries that predict anything (all `PLACES` where they are made from words), and
+        `(queries, labels)` float: the share of a label's predictions that each of them makes (PIQN
+        figure 4: normalised on the axis of types)."""
+        queries = np.arange(len(PLACES)) if self.from_words else np.unique(self.query)
+        row = np.searchsorted(queries, self.query)
         counts = np.zeros((len(queries), n_labels))
         np.add.at(counts, (row, self.label), 1)
         return queries, counts / np.maximum(counts.sum(axis=0), 1)
@@ -130,8 +137,9 @@ def query_use(pipe: NestedNER, docs: Sequence[Doc]) -> QueryUse:
         lengths = batch.mask.sum(dim=1)
         from_words = asked.anchors is not None
         if asked.anchors is not None:
-            location = centre - asked.anchors[row, query]
-            number = query // lengths[row]
+            own = asked.anchors[row, query]
+            location = centre - own
+            number = _place(own, start[row, query], end[row, query])
         else:
             location = (centre + 0.5) / lengths[row]
             number = query
@@ -139,6 +147,17 @@ def query_use(pipe: NestedNER, docs: Sequence[Doc]) -> QueryUse:
     none = np.zeros(0, dtype=np.int64)
     queries, locations, labels = map(np.concatenate, zip(*parts or [(none, none, none)]))
     return QueryUse(queries, locations, labels, from_words)
+
+
+def _place(word: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Index into `PLACES`. All `(n,)` long: words, first and last words of spans."""
+    place = torch.full_like(word, PLACES.index("inside"))
+    place[word == start] = PLACES.index("first word")
+    place[word == end] = PLACES.index("last word")
+    place[(word == start) & (word == end)] = PLACES.index("only word")
+    place[word < start] = PLACES.index("before")
+    place[word > end] = PLACES.index("after")
+    return place
 
 
 # Locate and Label
@@ -186,7 +205,8 @@ class SpanPath:
 
 
 def followed_words(pipe: NestedNER, doc: Doc) -> List[str]:
-    """The words of the segment that `denoising_paths` and `refinement_paths` look at."""
+    """The words of the segment that `denoising_paths`, `refinement_paths` and `answer_scores` look
+    at."""
     _, start, end = _first_segment(pipe, doc)[0].tolist()
     return [token.text for token in doc[start:end]]
 
@@ -293,3 +313,48 @@ def _settings(pipe: NestedNER, **settings: Any) -> Iterator[None]:
         yield
     finally:
         pipe.cfg.update(before)
+
+
+# BERT-MRC
+
+
+@dataclass(frozen=True)
+class AnswerScores:
+    """How a sentence answers the question of each label; all `(labels, words)` float, 0 to 1.
+
+    start, end: that an answer starts or ends at the word. answer: the score of the best answer that
+    holds the word, the smallest probability of its start, its end and their match; None for a head
+    that matches no starts with ends.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    answer: Optional[np.ndarray]
+
+
+@torch.no_grad()
+def answer_scores(pipe: NestedNER, doc: Doc) -> AnswerScores:
+    """What a `mrc_ner` makes of the first segment of a doc (BERT-MRC, section 3.3)."""
+    segment = _first_segment(pipe, doc)
+    rows, _ = encode(pipe.model, HeadInput([doc], segment, options=pipe.options()), False)
+    assert rows.label is not None
+    head: MRC = head_of(pipe)
+    shape = (len(pipe.labels), int(segment[0, 2] - segment[0, 1]))
+    start, end, answer = (np.zeros(shape) for _ in range(3))
+    for batch in cut_batches(rows.lengths, pipe.model.attrs["batch_words"]):
+        words, mask, _ = rows.read(batch)
+        first, last, start_logits, end_logits = head.boundaries(words)
+        starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
+        label = rows.label[batch]
+        start[label], end[label] = starts.cpu().numpy(), ends.cpu().numpy()
+        if head.match is not None:
+            pairs = (mask.unsqueeze(2) & mask.unsqueeze(1)).triu()
+            row, i, j = torch.nonzero(pairs, as_tuple=True)
+            score = torch.minimum(starts[row, i], ends[row, j])
+            score = torch.minimum(score, head.match(first, last, row, i, j).sigmoid())
+            best = torch.zeros(pairs.shape, dtype=score.dtype, device=score.device)
+            best[row, i, j] = score
+            # Of all that start here or before, the best that end here or later.
+            best = best.flip(2).cummax(dim=2).values.flip(2).cummax(dim=1).values
+            answer[label] = best.diagonal(dim1=1, dim2=2).cpu().numpy()
+    return AnswerScores(start, end, None if head.match is None else answer)

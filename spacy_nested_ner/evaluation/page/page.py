@@ -200,6 +200,50 @@ def _kind(entity: Entity, others: Set[Entity], none: str) -> str:
 
 # The page
 
+FEW_ENTITIES, LITTLE = 20, 0.05
+"""From so many gold entities on, an F below this is no accident."""
+
+
+def remark(score: PRF, labels: Set[str], predicted_labels: Set[str]) -> Optional[str]:
+    """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps.
+
+    score: strict, all labels together. labels, predicted_labels: that occur in the gold data and
+        in the predictions.
+    """
+    remedy = (
+        "Train it longer (training.max_steps), with a warm-up that ends long before the last step, "
+        "or lower the `threshold` of its component."
+    )
+    if not score.predicted:
+        return (
+            f"The pipeline predicts no entity at all where there are {score.gold}. "
+            f"It has learned too little, or its threshold is too high. {remedy}"
+        )
+    if labels and not labels & predicted_labels:
+        return (
+            f"No predicted label ({_some(predicted_labels)}) is one of the gold data "
+            f"({_some(labels)}), so that nothing can be right. Use a pipeline trained on data with "
+            "the same labels."
+        )
+    if not score.right or (score.gold >= FEW_ENTITIES and (score.f or 0.0) < LITTLE):
+        return (
+            f"Next to nothing is right: {score.right} of {score.predicted} predictions, with "
+            f"{score.gold} gold entities. The pipeline has hardly learned anything. {remedy}"
+        )
+    return None
+
+
+def _some(labels: Set[str], most: int = 5) -> str:
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(sorted(labels)[:most]) + more
+
+
+def page_remark(comparisons: Sequence[Comparison]) -> Optional[str]:
+    """The `remark` on what a page shows."""
+    gold = [mark for each in comparisons for mark in each.gold]
+    predicted = [mark for each in comparisons for mark in each.predicted]
+    return remark(_prf(gold, predicted), {m.label for m in gold}, {m.label for m in predicted})
+
 
 def render_page(
     comparisons: Sequence[Comparison],
@@ -207,9 +251,9 @@ def render_page(
     facts: Mapping[str, str],
     corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
 ) -> str:
-    """The page as HTML.
+    """The page as HTML, with its `page_remark` on top.
 
-    comparisons: one per sentence shown. title: heading, such as the name of the pipeline.
+    comparisons: one per sentence shown. title: heading, such as the system and the data.
     facts: name and value of what stands below the heading.
     corpus_scores: "p", "r" and "f" (0 to 1, or None) of a whole evaluation set, if known.
     """
@@ -238,6 +282,7 @@ def page_data(
     corpus = {part: _percent(corpus_scores.get(part)) for part in "prf"} if corpus_scores else None
     return {
         "facts": dict(facts),
+        "remark": page_remark(comparisons),
         "corpus": corpus,
         "labels": labels,
         "kinds": KINDS,
@@ -273,16 +318,19 @@ def _score_row(comparisons: Sequence[Comparison], label: Optional[str]) -> Dict[
 
 
 def _score(gold: Sequence[Mark], predicted: Sequence[Mark]) -> Dict[str, Any]:
-    right = sum(mark.kind == "right" for mark in predicted)
-    score = PRF(right, len(predicted), len(gold))
+    score = _prf(gold, predicted)
     return {
         "p": _percent(score.precision),
         "r": _percent(score.recall),
         "f": _percent(score.f),
-        "n_right": right,
-        "n_found": len(predicted),
-        "n_gold": len(gold),
+        "n_right": score.right,
+        "n_found": score.predicted,
+        "n_gold": score.gold,
     }
+
+
+def _prf(gold: Sequence[Mark], predicted: Sequence[Mark]) -> PRF:
+    return PRF(sum(mark.kind == "right" for mark in predicted), len(predicted), len(gold))
 
 
 def _percent(value: Optional[float]) -> str:

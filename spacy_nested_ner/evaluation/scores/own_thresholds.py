@@ -13,7 +13,7 @@ from spacy.pipeline import SpanCategorizer
 from spacy_nested_ner.evaluation.scores.entities import Entity, EntityTable
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.thresholds import best_threshold, tolerance
-from spacy_nested_ner.model.head_model import head_shim
+from spacy_nested_ner.model.head_model import head_shim, system_of
 from spacy_nested_ner.pipeline.component import NestedNER
 
 LOWEST = 0.05
@@ -68,12 +68,11 @@ def own_thresholds(nlp: Language) -> Dict[str, Threshold]:
 
 
 def _searchable(pipe: Any) -> bool:
-    """`mrc_ner` that pairs a start with the nearest end has other spans, not only more, at a lower
-    threshold."""
+    """Whether a lower threshold gives more spans and the same ones."""
     if not isinstance(pipe, NestedNER):
         return True
-    nearest = head_shim(pipe.model).settings.get("pairing") == "nearest"
-    return not nearest and pipe.cfg.get("decoding") != "flat"
+    settings = head_shim(pipe.model).settings
+    return system_of(pipe.model).keeps_spans(settings, pipe.options())
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from spacy_nested_ner.systems.base import ModelSettings, System
+from spacy_nested_ner.systems.base import ModelSettings, Options, System
 from spacy_nested_ner.systems.mrc.questions import (
     asked_pairs,
     collect_questions,
@@ -48,6 +48,11 @@ class MRCSystem(System):
             tok2vec, own, s.hidden_width, s.depth, s.attention_heads, s.feedforward
         )
         return encoder, settings
+
+    def keeps_spans(self, settings: ModelSettings, options: Options) -> bool:
+        """Not where a start goes with the nearest end, which may be another one."""
+        assert isinstance(settings, MRCSettings) and isinstance(options, MRCOptions)
+        return settings.pairing != "nearest" and options.decoding != "flat"
 
     def attributes(self, settings: ModelSettings) -> Dict[str, Any]:
         assert isinstance(settings, MRCSettings)

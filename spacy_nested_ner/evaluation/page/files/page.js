@@ -2,7 +2,7 @@
 (() => {
   const began = performance.now();
   const data = JSON.parse(document.getElementById("data").textContent);
-  const RIGHT = 0, CHUNK = 30, STEP = 17, TOP = 4;
+  const RIGHT = 0, CHUNK = 30, STEP = 17;
   const byId = (id) => document.getElementById(id);
 
   // Text only ever goes in as text: what the data holds can do nothing on this page.
@@ -30,6 +30,8 @@
     fact.append(make("dt", "", name), make("dd", "", value));
     byId("facts").append(fact);
   }
+  byId("remark").textContent = data.remark;
+  byId("remark").hidden = !data.remark;
 
   function row(name, cells) {
     const line = make("tr");
@@ -63,24 +65,28 @@
     byId("label-list").append(line);
     return box;
   });
-  const FIELDS = ["kind", "min-length", "max-length", "min-depth", "max-depth", "text", "order"];
+  const FIELDS = { kind: "all", "min-length": "", "max-length": "", "min-depth": "", "max-depth": "",
+    text: "", order: "errors" };
 
   function restore() {
     const wanted = new URLSearchParams(location.hash.slice(1));
-    for (const field of FIELDS) if (wanted.has(field)) byId(field).value = wanted.get(field);
-    if (wanted.has("label")) {
-      const chosen = new Set(wanted.getAll("label"));
-      boxes.forEach((box, i) => { box.checked = chosen.has(data.labels[i]); });
+    for (const [field, usual] of Object.entries(FIELDS)) {
+      byId(field).value = wanted.get(field) ?? usual;
+      byId(field).value ||= usual;  // a choice that this page does not have
     }
+    const chosen = new Set(wanted.getAll("label"));
+    const every = !chosen.size && wanted.get("labels") !== "none";
+    boxes.forEach((box, i) => { box.checked = every || chosen.has(data.labels[i]); });
   }
 
   function remember() {
     const view = new URLSearchParams();
-    for (const field of FIELDS) {
-      const value = byId(field).value;
-      if (value && value !== "all" && value !== "errors") view.set(field, value);
+    for (const [field, usual] of Object.entries(FIELDS)) {
+      const { value } = byId(field);
+      if (value !== usual) view.set(field, value);
     }
     if (!boxes.every((box) => box.checked)) {
+      if (!boxes.some((box) => box.checked)) view.set("labels", "none");
       boxes.forEach((box, i) => { if (box.checked) view.append("label", data.labels[i]); });
     }
     try { history.replaceState(null, "", `#${view}`); } catch { /* some file systems refuse */ }
@@ -89,6 +95,7 @@
   let passes = () => true;
   let shown = [];
   let drawn = 0;
+  let sides = [];  // what is drawn of each sentence, gold and predicted
   let current = -1;
   let span = -1;
 
@@ -131,9 +138,11 @@
     if (order === "errors") shown.sort((a, b) => b.errors - a.errors || a.number - b.number);
     if (order === "doubt") shown.sort((a, b) => a.lowest - b.lowest || a.number - b.number);
     drawn = 0;
+    sides = [];
     current = span = -1;
     byId("tip").hidden = true;
     byId("docs").replaceChildren();
+    byId("nothing").hidden = shown.length > 0;
     byId("count").textContent = `${shown.length} of ${data.docs.length} sentences`;
     byId("label-count").textContent = `${on.filter(Boolean).length} of ${on.length}`;
     remember();
@@ -143,8 +152,10 @@
   // Docs are drawn as they come into sight
 
   function more() {
+    const before = sides.length;
     byId("docs").append(...shown.slice(drawn, drawn + CHUNK).map(card));
     drawn = Math.min(drawn + CHUNK, shown.length);
+    arrange(sides.slice(before));
   }
 
   new IntersectionObserver((entries) => {
@@ -172,10 +183,10 @@
     header.append(make("h2", "", doc.number), make("span", "soft", doc.id),
       make("span", "verdict", verdict),
       make("span", "prf", `P ${doc.p} · R ${doc.r} · F ${doc.f}`));
-    const sides = make("div", "sides");
-    sides.append(side("Gold", doc.words, doc.gold, doc.dir, "○"),
+    const both = make("div", "sides");
+    both.append(side("Gold", doc.words, doc.gold, doc.dir, "○"),
       side("Predicted", doc.found_words ?? doc.words, doc.found, doc.dir, "✗"));
-    article.append(header, sides);
+    article.append(header, both);
     return article;
   }
 
@@ -184,36 +195,23 @@
     const line = make("div", "words");
     line.dir = dir;
     section.append(make("h3", "", title), line);
-    const rows = levels(spans);
-    const deepest = new Array(words.length).fill(-1);
-    spans.forEach(([start, end], i) => {
-      for (let w = start; w < end; w++) deepest[w] = Math.max(deepest[w], rows[i]);
-    });
-    const elements = words.map((word, w) => {
-      const element = make("span", /\s$/.test(word) ? "word space" : "word", word.trim() || "␣");
-      if (deepest[w] >= 0) element.style.paddingBottom = `${TOP + STEP * (deepest[w] + 1)}px`;
-      return element;
-    });
-    spans.forEach((each, i) => draw(each, rows[i], words, elements, title, sign));
+    const elements = words.map((word) =>
+      make("div", /\s$/.test(word) ? "word space" : "word", word.trim() || "␣"));
+    const rails = new Map();
+    for (const [start, end] of spans) {
+      for (let w = start; w < end; w++) {
+        if (!rails.has(w)) rails.set(w, elements[w].appendChild(make("div", "rail")));
+      }
+    }
+    const marks = spans.map((each) => draw(each, words, rails, title, sign));
+    // Outer spans first: what contains a span lies above it.
+    marks.sort((a, b) => a.start - b.start || b.end - a.end || a.label - b.label);
     line.append(...elements);
+    sides.push({ line, elements, rails, marks, rtl: dir === "rtl" });
     return section;
   }
 
-  // Each span lies below all that are still open where it starts, so that what contains it is above.
-  function levels(spans) {
-    const order = spans.map((_, i) => i).sort((a, b) =>
-      spans[a][0] - spans[b][0] || spans[b][1] - spans[a][1] || spans[a][2] - spans[b][2]);
-    const rows = new Array(spans.length);
-    const ends = [];
-    for (const i of order) {
-      while (ends.length && ends[ends.length - 1] <= spans[i][0]) ends.pop();
-      rows[i] = ends.length;
-      ends.push(spans[i][1]);
-    }
-    return rows;
-  }
-
-  function draw(each, row, words, elements, title, sign) {
+  function draw(each, words, rails, title, sign) {
     const [start, end, label, kind, depth, score] = each;
     const bad = kind !== RIGHT;
     const dim = passes(each) ? "" : " dim";
@@ -222,21 +220,81 @@
       score === null ? "no score" : `score ${score.toFixed(3)}`,
       `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`]
       .filter((part) => title === "Predicted" || !part.endsWith("score")).join(" · ");
+    const bars = [];
     for (let w = start; w < end; w++) {
       const bar = make("span", `bar${bad ? " bad" : ""}${w === end - 1 ? " last" : ""}${dim}`);
       bar.style.background = colors[label];
-      bar.style.top = `calc(1.6em + ${TOP + STEP * row + 5}px)`;
       bar.dataset.says = says;
-      elements[w].append(bar);
+      rails.get(w).append(bar);
+      bars.push(bar);
     }
     const name = `${bad ? `${sign} ` : title === "Predicted" ? "✓ " : ""}${data.labels[label]}`;
     const tag = make("span", `tag${bad ? " bad" : ""}${dim}`, name);
     tag.style.background = colors[label];
-    tag.style.top = `calc(1.6em + ${TOP + STEP * row}px)`;
     tag.dataset.says = says;
     tag.setAttribute("aria-label", says);
-    elements[start].append(tag, make("span", "room", name));
+    rails.get(start).append(tag);
+    return { start, end, label, bars, tag };
   }
+
+  // Where bars and labels lie depends on how the text was broken into lines. All places are read
+  // before any is written, else the browser would lay out the page once for each sentence.
+  function arrange(some) {
+    const found = some.map(({ line, elements, marks, rtl }) => ({
+      width: line.clientWidth,
+      places: elements.map((element) => {
+        const { offsetTop: top, offsetLeft: left, offsetWidth: wide } = element;
+        const from = rtl ? line.clientWidth - left - wide : left;
+        return { top, from, to: from + wide };
+      }),
+      tags: marks.map(({ tag }) => Math.min(tag.scrollWidth, line.clientWidth)),
+    }));
+    some.forEach((each, i) => stack(each, found[i]));
+  }
+
+  // Each part of a span in a line goes to the first row below those that share a word with it where
+  // neither it nor its label meets another one. A label may be longer than its span.
+  function stack({ elements, rails, marks }, { width, places, tags }) {
+    const lines = new Map();
+    marks.forEach(({ start, end, bars, tag }, i) => {
+      for (let first = start, last; first < end; first = last + 1) {
+        const { top } = places[first];
+        for (last = first; last + 1 < end && places[last + 1].top === top;) last++;
+        if (!lines.has(top)) lines.set(top, []);
+        const line = lines.get(top);
+        let { from } = places[first];
+        let { to } = places[last];
+        const back = Math.min(0, width - from - tags[i]);
+        if (first === start) {
+          to = Math.max(to, from + back + tags[i]);
+          from += back;
+        }
+        let row = 0;
+        for (const other of line) {
+          if (other.first <= last && other.last >= first) row = Math.max(row, other.row + 1);
+        }
+        while (line.some((other) => other.row === row && other.from < to && other.to > from)) row++;
+        line.push({ first, last, from, to, row });
+        for (let w = first; w <= last; w++) bars[w - start].style.top = `${STEP * row + 9}px`;
+        if (first === start) {
+          tag.style.top = `${STEP * row - 3}px`;
+          tag.style.insetInlineStart = `${back}px`;
+          tag.style.maxWidth = `${width}px`;
+        }
+      }
+    });
+    for (const [w, rail] of rails) {
+      const rows = Math.max(...lines.get(places[w].top).map((each) => each.row)) + 1;
+      rail.style.height = `${STEP * rows + 4}px`;
+    }
+  }
+
+  let arrangedFor = byId("docs").clientWidth;
+  new ResizeObserver(() => {
+    if (byId("docs").clientWidth === arrangedFor) return;
+    arrangedFor = byId("docs").clientWidth;
+    arrange(sides);
+  }).observe(byId("docs"));
 
   // Scores on hover, and by the arrow keys
 
@@ -282,20 +340,43 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") { byId("label-box").open = false; tell(null); document.activeElement.blur(); return; }
+    if (event.key === "Escape") {
+      const inside = byId("label-box").contains(document.activeElement);
+      byId("label-box").open = false;
+      tell(null);
+      if (inside) byId("label-box").firstElementChild.focus();
+      else document.activeElement.blur();
+      return;
+    }
     if (event.target.closest?.("input, select, textarea")) return;
     const actions = {
       j: () => goTo(current + 1),
       k: () => goTo(current - 1),
       ArrowRight: () => (current < 0 ? goTo(0) : step(1)),
       ArrowLeft: () => step(-1),
-      l: () => { byId("label-box").open = true; byId("label-search").focus(); },
-      "/": () => byId("text").focus(),
+      l: () => {
+        byId("filter-box").open = byId("label-box").open = true;
+        byId("label-search").focus();
+      },
+      "/": () => { byId("filter-box").open = true; byId("text").focus(); },
     };
     if (!actions[event.key]) return;
     event.preventDefault();
     actions[event.key]();
   });
+
+  // Menus close where the reader goes on elsewhere. On a narrow screen the filters are one.
+
+  const narrow = matchMedia("(max-width: 48rem)");
+  const fold = () => { byId("filter-box").open = !narrow.matches; };
+  narrow.addEventListener("change", fold);
+  fold();
+  function leave(target) {
+    if (!byId("label-box").contains(target)) byId("label-box").open = false;
+    if (narrow.matches && !byId("filters").contains(target)) byId("filter-box").open = false;
+  }
+  document.addEventListener("pointerdown", (event) => leave(event.target));
+  document.addEventListener("focusin", (event) => leave(event.target));
 
   byId("label-search").addEventListener("input", (event) => {
     const wanted = event.target.value.toLowerCase();
