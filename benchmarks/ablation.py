@@ -1,6 +1,5 @@
 """Trainings that differ in one setting, and a table of what each is worth."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
 
 import torch
 import typer
-from measuring import CONFIGS, read
+from measuring import CONFIGS, provenance, read, write_result
 from spacy import util
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -23,12 +22,13 @@ Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
 LENGTHS = {"1-4 words": (1, 5), "5-9": (5, 10), "10 and more": (10, 10**6)}
 
 
-def run(config: str, variants: Variants) -> None:
+def run(shipped: str, variants: Variants) -> None:
     """A command line that trains the variants.
 
-    config: name of a shipped config. variants: by name, the settings of the model that differ from
-        it; those of the component itself under "component"; those that change predictions alone
-        under "run_time": a variant that has no others than the one before it is not trained.
+    shipped: name of the config, unless the command line names another. variants: by name, the
+        settings of the model that differ from it; those of the component itself under "component";
+        those that change predictions alone under "run_time": a variant that has no others than the
+        one before it is not trained.
     """
 
     def main(
@@ -43,6 +43,7 @@ def run(config: str, variants: Variants) -> None:
             Optional[str], typer.Option(help="Directory or hub name, for *_transformer.cfg")
         ] = None,
         mixed_precision: Annotated[bool, typer.Option(help="Of the transformer")] = False,
+        config: Annotated[str, typer.Option(help="Name of a shipped config")] = shipped,
     ) -> None:
         """Train each variant; print F1 at its best threshold, F1 by length there, and CPU time."""
         torch.set_num_threads(1)
@@ -69,7 +70,7 @@ def run(config: str, variants: Variants) -> None:
             threshold = results[name]["threshold"]
             typer.echo(f"| {name} | {shown} | {threshold:.2f} | {used:.0f} |")
             if output is not None:
-                output.write_text(json.dumps(results, indent=2), encoding="utf8")
+                write_result(output, {"variants": results, **provenance()})
 
     typer.run(main)
 
