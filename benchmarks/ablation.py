@@ -22,12 +22,13 @@ Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
 LENGTHS = {"1-4 words": (1, 5), "5-9": (5, 10), "10 and more": (10, 10**6)}
 
 
-def run(config: str, variants: Variants) -> None:
+def run(shipped: str, variants: Variants) -> None:
     """A command line that trains the variants.
 
-    config: name of a shipped config. variants: by name, the settings of the model that differ from
-        it; those of the component itself under "component"; those that change predictions alone
-        under "run_time": a variant that has no others than the one before it is not trained.
+    shipped: name of the config, unless the command line names another. variants: by name, the
+        settings of the model that differ from it; those of the component itself under "component";
+        those that change predictions alone under "run_time": a variant that has no others than the
+        one before it is not trained.
     """
 
     def main(
@@ -42,6 +43,7 @@ def run(config: str, variants: Variants) -> None:
             Optional[str], typer.Option(help="Directory or hub name, for *_transformer.cfg")
         ] = None,
         mixed_precision: Annotated[bool, typer.Option(help="Of the transformer")] = False,
+        config: Annotated[str, typer.Option(help="Name of a shipped config")] = shipped,
     ) -> None:
         """Train each variant; print F1 at its best threshold, F1 by length there, and CPU time."""
         torch.set_num_threads(1)

@@ -14,6 +14,8 @@ VARIANTS: Variants = {
     "a quarter of the unanswered questions": {"unanswered_share": 0.25},
     "nearest end instead of a match": {"pairing": "nearest"},
     "dice loss": {"boundary_loss": "dice"},
+    "early version of the paper": {"pairing": "nearest", "boundary_loss": "dice"},
+    "match of gold pairs": {"candidates": "gold"},
     "match of all pairs": {"candidates": "all"},
 }
 

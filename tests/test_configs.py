@@ -21,7 +21,7 @@ def test_there_are_configs() -> None:
     systems = {"piqn_cnn", "piqn_paper", "piqn_transformer", "spancat_cnn"}
     systems |= {f"diffusion_{name}" for name in ("cnn", "paper", "transformer")}
     systems |= {f"proposer_regressor_{name}" for name in ("cnn", "paper", "transformer")}
-    systems |= {"mrc_cnn", "mrc_transformer"}
+    systems |= {"mrc_cnn", "mrc_once_transformer", "mrc_transformer"}
     assert systems <= {path.stem for path in CONFIGS}
 
 
@@ -93,6 +93,11 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
         "model.tok2vec.dropout": 0.0,
     },
     "mrc_cnn": {"model.questions": QUESTIONS},
+    "mrc_once_transformer": {
+        "model.questions": QUESTIONS,
+        "model.hidden_width": 48,
+        "model.dropout": 0.0,
+    },
     "mrc_transformer": {"model.questions": QUESTIONS},
     "piqn_cnn": {},
     "piqn_transformer": {},

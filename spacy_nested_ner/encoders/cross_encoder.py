@@ -1,13 +1,15 @@
 """Sentences and questions on any token-to-vector model, joined by a small transformer."""
 
 import re
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
+from spacy.attrs import LOWER, NORM, ORTH, PREFIX, SHAPE, SUFFIX
 from spacy.tokens import Doc
 from thinc.api import Model
-from torch import Tensor
+from thinc.util import to_numpy
+from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.protocol import (
     PairEncoderModel,
@@ -34,7 +36,8 @@ def build_cross_encoder(
 
     tok2vec: of the sentences, and of the questions too unless `question_tok2vec` is given. The
     rest: see `CrossEncoder`. Each doc and each question is read by them once, each pair by the
-    transformer. Its parameters belong to the node `model.get_ref("cross")`.
+    transformer. Its parameters belong to the node `model.get_ref("cross")`. Predictions of a model
+    that has not learned since it was loaded read the questions once for all: see `QuestionCache`.
     """
     settings = {
         "hidden_width": hidden_width,
@@ -77,9 +80,105 @@ def init(
 
 
 class CrossShim(ModuleShim):
-    """Holds the transformer over pairs, whose sizes depend on what reads the words."""
+    """Holds the transformer over pairs, whose sizes depend on what reads the words, and the
+    questions as it read them last."""
 
     what = "cross-encoder"
+
+    def __init__(self, module_class: Callable[..., nn.Module], settings: Dict[str, Any]) -> None:
+        super().__init__(module_class, settings)
+        self.questions = QuestionCache()
+
+    def from_bytes(self, data: bytes) -> "CrossShim":
+        """As in the base; nothing is kept of what was before."""
+        super().from_bytes(data)
+        self.questions = QuestionCache()
+        return self
+
+
+class QuestionCache:
+    """The questions as the last prediction read them, kept for the next one.
+
+    They are read again when anything that they depend on has changed: the questions' words, the
+    static vectors of these, the weights or settings of what reads them (see `state_of`). A model
+    that learns keeps none from its first step until it is loaded again: optimizers write over
+    weights in place, `spacy_nested_ner.AdamW.v1` even after `finish_update`. Whoever writes over
+    arrays by other means than Thinc's or torch's own has to call `forget`.
+    """
+
+    def __init__(self) -> None:
+        self._last: Optional[Tuple[State, Tensor]] = None
+        self._learns = False
+
+    def read(self, state: Optional["State"], read: Callable[[], Tensor]) -> Tensor:
+        """What `read` returned last, in the same state; else what it returns now. None is the
+        state of a model that cannot be known to be the same."""
+        last = self._last
+        if state is not None and last is not None and last[0].key == state.key:
+            return last[1]
+        vectors = read()
+        self._last = None if state is None or self._learns else (state, vectors)
+        return vectors
+
+    def forget(self) -> None:
+        """Read the questions again at the next prediction."""
+        self._last = None
+
+    def stop(self) -> None:
+        """Keep nothing from now on: the weights are about to change."""
+        self._last, self._learns = None, True
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """A copy, also in another process, reads the questions itself."""
+        return {"_last": None, "_learns": self._learns}
+
+
+class State(NamedTuple):
+    """Whether two predictions of questions must be the same.
+
+    key: equal if so. holds: what addresses in the key stand for, so that nothing else gets these.
+    """
+
+    key: Tuple[Any, ...]
+    holds: List[Any]
+
+
+# What spaCy's token-to-vector models read of a word.
+WORD_FEATURES = [ORTH, NORM, LOWER, PREFIX, SUFFIX, SHAPE]
+
+
+def state_of(asked: List[Doc], models: List[Model]) -> Optional[State]:
+    """All that the vectors of some docs depend on: their words, and weights and plain settings of
+    the models. None where a model holds weights of an unknown kind.
+
+    A weight is known by its place in memory, and in torch by its count of changes, too. Thinc
+    never writes over an array but in training.
+    """
+    words = tuple(doc.to_array(WORD_FEATURES).tobytes() for doc in asked)
+    key: List[Any] = [words, _static_vectors(asked)]
+    holds: List[Any] = []
+    for node in (node for model in models for node in model.walk()):
+        attrs = (item for item in node.attrs.items() if isinstance(item[1], (int, float, str)))
+        key.append((node.id, *attrs))
+        arrays = [node.get_param(name) for name in node.param_names if node.has_param(name)]
+        key.extend(map(id, arrays))
+        holds.extend(arrays)
+        for module in (shim._model for shim in node.shims):
+            if not isinstance(module, nn.Module):
+                return None
+            tensors = [*module.parameters(), *module.buffers()]
+            if any(tensor.is_inference() for tensor in tensors):  # they count no changes
+                return None
+            key.extend((tensor.data_ptr(), tensor._version) for tensor in tensors)
+            holds.extend(tensor.data for tensor in tensors)
+    return State(tuple(key), holds)
+
+
+def _static_vectors(docs: List[Doc]) -> bytes:
+    """Those of the words, which models may read, too."""
+    if not docs[0].vocab.vectors_length:
+        return b""
+    return b"".join(to_numpy(token.vector).tobytes() for doc in docs for token in doc)
 
 
 def _cross_shim(model: PairEncoderModel) -> CrossShim:
@@ -99,15 +198,16 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     """Read docs and questions; pairs of them when they are asked for."""
     vocab = X.docs[0].vocab
     asked = [Doc(vocab, words=question_words(question)) for question in X.questions]
-    sentences, questions, backprop = _vectors(model, X.docs, asked, is_train)
     node, module = model.get_ref("cross"), _cross_shim(model).module
     rate = node.attrs["dropout_rate"] if is_train else 0.0
-    for dropout in (m for m in module.modules() if isinstance(m, torch.nn.Dropout)):
+    for dropout in (m for m in module.modules() if isinstance(m, nn.Dropout)):
         dropout.p = rate
     module.train(is_train)
-    with torch.set_grad_enabled(is_train):
-        # One pool of words that every pair picks its own from.
-        pool = torch.cat([module.embed_question(questions), module.embed_sentence(sentences)])
+    # One pool of words that every pair picks its own from.
+    if is_train:
+        pool, backprop = _learning_pool(model, X.docs, asked)
+    else:
+        pool, backprop = _pool(model, X.docs, asked), _no_backprop
     places = PairPlaces.of(X, [len(doc) for doc in asked])
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
@@ -120,18 +220,52 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     return PairReading(lengths, read), backprop
 
 
+def _no_backprop() -> List[Any]:
+    return []
+
+
+@torch.no_grad()
+def _pool(model: PairEncoderModel, docs: List[Doc], asked: List[Doc]) -> Tensor:
+    """Embedded words of all questions, then of all docs, `(words, h)`."""
+    tok2vec, shim = model.get_ref("tok2vec"), _cross_shim(model)
+    own = model.maybe_get_ref("question_tok2vec")
+    reader, width = tok2vec, shim.settings["width"]
+    if own is not None:
+        reader, width = own, shim.settings["question_width"]
+
+    def read_questions() -> Tensor:
+        return shim.module.embed_question(encode_words(reader, asked, width, False).words)
+
+    state = state_of(asked, [reader, model.get_ref("cross")])
+    questions = shim.questions.read(state, read_questions)
+    sentences = encode_words(tok2vec, docs, shim.settings["width"], False).words
+    return torch.cat([questions, shim.module.embed_sentence(sentences)])
+
+
+@torch.enable_grad()
+def _learning_pool(
+    model: PairEncoderModel, docs: List[Doc], asked: List[Doc]
+) -> Tuple[Tensor, Backprop]:
+    """As `_pool`, and the way back."""
+    shim = _cross_shim(model)
+    shim.questions.stop()
+    sentences, questions, backprop = _vectors(model, docs, asked)
+    embedded = shim.module.embed_question(questions), shim.module.embed_sentence(sentences)
+    return torch.cat(embedded), backprop
+
+
 def _vectors(
-    model: PairEncoderModel, docs: List[Doc], asked: List[Doc], is_train: bool
+    model: PairEncoderModel, docs: List[Doc], asked: List[Doc]
 ) -> Tuple[Tensor, Tensor, Backprop]:
     """Flat vectors of all docs and all questions, `(words, width)` each, and the way back."""
     tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
     width = _cross_shim(model).settings["width"]
     if own is None:
-        both = encode_words(tok2vec, [*docs, *asked], width, is_train)
+        both = encode_words(tok2vec, [*docs, *asked], width, True)
         n_words = sum(len(doc) for doc in docs)
         return both.words[:n_words], both.words[n_words:], lambda: both.backprop(both.words.grad)
-    sentences = encode_words(tok2vec, docs, width, is_train)
-    questions = encode_words(own, asked, _cross_shim(model).settings["question_width"], is_train)
+    sentences = encode_words(tok2vec, docs, width, True)
+    questions = encode_words(own, asked, _cross_shim(model).settings["question_width"], True)
 
     def backprop_both() -> List[Any]:
         questions.backprop(questions.words.grad)

@@ -21,6 +21,7 @@ from tests.conftest import (
     make_example,
     make_examples,
     make_pipeline,
+    scores_of,
     spans_of,
     train,
 )
@@ -62,6 +63,40 @@ def test_another_question_for_a_label_counts_at_once(asked) -> None:
     assert nlp.get_pipe("ner").add_label("ORG", question=QUESTIONS["GPE"]) == 0
     text = SENTENCES[0][0]
     assert with_label(nlp, text, "ORG") == with_label(nlp, text, "GPE") == [(1, 2), (5, 6)]
+
+
+def test_a_question_counts_at_once_between_predictions(asked) -> None:
+    """Though a loaded pipeline does not read the questions again for every text."""
+    nlp, text = copy_of(asked), SENTENCES[0][0]
+    before = spans_of(nlp(text))
+    assert [(s, e) for s, e, label in before if label == "ORG"] == [(0, 4)]
+    nlp.get_pipe("ner").add_label("ORG", question=QUESTIONS["GPE"])
+    assert with_label(nlp, text, "ORG") == with_label(nlp, text, "GPE") == [(1, 2), (5, 6)]
+    nlp.get_pipe("ner").add_label("TOWN", question=QUESTIONS["GPE"])
+    assert with_label(nlp, text, "TOWN") == [(1, 2), (5, 6)]
+    nlp.get_pipe("ner").add_label("ORG", question=QUESTIONS["ORG"])
+    assert [span for span in spans_of(nlp(text)) if span[2] != "TOWN"] == before
+
+
+def test_what_is_learned_between_predictions_counts(asked) -> None:
+    nlp, other = copy_of(asked), make_pipeline("mrc_ner", {"questions": QUESTIONS})
+    texts = [text for text, _ in SENTENCES]
+    for pipeline in (nlp, other):
+        list(pipeline.pipe(texts))
+    train(nlp, 3)
+    nlp.get_pipe("ner").cfg["threshold"] = 0.1
+    assert_same(nlp, copy_of(nlp))
+    other.from_bytes(nlp.to_bytes())
+    assert_same(nlp, other)
+
+
+def assert_same(nlp: Language, other: Language) -> None:
+    """Spans and scores of the ten sentences, with and without batches."""
+    texts = [text for text, _ in SENTENCES]
+    for a, b, c in zip(nlp.pipe(texts), other.pipe(texts), map(other, texts)):
+        assert spans_of(a) == spans_of(b) == spans_of(c)
+        assert scores_of(a) == pytest.approx(scores_of(b), abs=1e-5)
+        assert scores_of(a) == pytest.approx(scores_of(c), abs=1e-5)
 
 
 def test_a_label_without_a_question_is_told(asked) -> None:
