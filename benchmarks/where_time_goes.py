@@ -28,7 +28,7 @@ from spacy_nested_ner.encoders.pair_encoder import pair_shim
 from spacy_nested_ner.model import head_model
 from spacy_nested_ner.pipeline import component
 from spacy_nested_ner.systems.diffusion import head as diffusion
-from spacy_nested_ner.systems.diffusion import locate_and_label
+from spacy_nested_ner.systems.locate_and_label import head as locate_and_label
 
 app = typer.Typer(add_completion=False, help=__doc__)
 

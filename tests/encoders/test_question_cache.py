@@ -13,9 +13,9 @@ from spacy.vocab import Vocab
 from thinc.api import Adam, Model, Shim
 
 from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput
 from spacy_nested_ner.encoders.sorted_transformer import build_sorted_transformer
 from spacy_nested_ner.model.pairs import all_pairs
-from spacy_nested_ner.model.types import PairEncoderModel, PairInput
 from spacy_nested_ner.training.optimizer import AdamW
 
 QUESTIONS = ["Who?", "Which genes, or promoters?"]

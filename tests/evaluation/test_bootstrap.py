@@ -5,7 +5,7 @@ import pytest
 from evaluated import pairs, random_table
 from hypothesis import given, settings
 
-from spacy_nested_ner.evaluation import bootstrap as module
+from spacy_nested_ner.evaluation.scores import bootstrap as module
 from spacy_nested_ner.evaluation.scores.bootstrap import MEASURES, bootstrap, doc_counts
 from spacy_nested_ner.evaluation.scores.metrics import by_label, macro, strict
 

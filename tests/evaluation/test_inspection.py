@@ -15,13 +15,16 @@ from spacy_nested_ner.evaluation.data.inspection import (
     overlap,
 )
 from spacy_nested_ner.evaluation.data.limits import (
-    FACTORIES,
     config_components,
     default_components,
     limits,
 )
+from spacy_nested_ner.systems import all_systems
 
 WORDS = ["human", "IL-2", "gene", "in", "T", "cells", "."]
+
+
+FACTORIES = [system.factory for system in all_systems()]
 
 
 def example(words, spans, sent_starts=None) -> Example:

@@ -13,9 +13,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from torch import Tensor
 
+from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.report import run_pipeline
-from spacy_nested_ner.model.batching import cut_batches
 from spacy_nested_ner.model.head_model import encode, head_shim
 from spacy_nested_ner.model.types import HeadInput, HeadModel
 from spacy_nested_ner.pipeline.component import NestedNER
