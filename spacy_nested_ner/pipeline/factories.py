@@ -4,10 +4,11 @@ import inspect
 from typing import Any, Callable, Dict, Optional
 
 from spacy.language import Language
+from spacy.util import registry
 from thinc.api import Config, Model
 
 from spacy_nested_ner.pipeline.settings import PipeSettings
-from spacy_nested_ner.systems import all_systems
+from spacy_nested_ner.systems import TABLE, all_systems
 from spacy_nested_ner.systems.base import System
 from spacy_nested_ner.systems.settings import defaults_of, described, parameters
 
@@ -65,6 +66,16 @@ def make_factory(system: System) -> Callable[..., Any]:
         default_score_weights=SCORE_WEIGHTS,
         func=make,
     )
+
+
+def register_system(system: System) -> None:
+    """Make a system of one's own known: its factory, its architecture, and to `inspect` and
+    `analyze`."""
+    from spacy_nested_ner.model.architectures import make_architecture
+
+    TABLE[system.name] = system
+    registry.architectures(system.registered, func=make_architecture(system))
+    make_factory(system)
 
 
 # Entry points name `make_piqn_ner` and so on.

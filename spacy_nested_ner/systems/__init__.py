@@ -1,11 +1,11 @@
 """The systems: one paper, one folder, one line here."""
 
-from typing import Dict, List
+from typing import Dict, List, Union
 
 from spacy_nested_ner.systems.base import System, locate
 
-# Where each system is. They are imported when they are asked for.
-TABLE: Dict[str, str] = {
+# Where each system is: it is imported when it is asked for.
+TABLE: Dict[str, Union[str, System]] = {
     "piqn": "spacy_nested_ner.systems.piqn:SYSTEM",
     "locate_and_label": "spacy_nested_ner.systems.locate_and_label:SYSTEM",
     "diffusion": "spacy_nested_ner.systems.diffusion:SYSTEM",
@@ -21,7 +21,8 @@ def get_system(name: str) -> System:
     """
     if name not in TABLE:
         raise ValueError(f"There is no system '{name}', only {', '.join(TABLE)}.")
-    return locate(TABLE[name])
+    place = TABLE[name]
+    return locate(place) if isinstance(place, str) else place
 
 
 def all_systems() -> List[System]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type
 
 from spacy_nested_ner.systems.settings import Settings, setting
@@ -85,6 +86,12 @@ class System:
     def head_class(self) -> Type[Head]:
         """The head's class; imports torch."""
         return locate(f"{self.package}.{self.name}.head:{self.architecture}")
+
+    def figures(self) -> Optional[Callable[..., Dict[str, Any]]]:
+        """The function `draw` of the module `figures`, see `FigureInput`; None where there is no
+        such module."""
+        module = f"{self.package}.{self.name}.figures"
+        return locate(f"{module}:draw") if find_spec(module) else None
 
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings

@@ -1,0 +1,24 @@
+"""A sixth system, as a user of the package would write one: single words with labels."""
+
+from dataclasses import dataclass
+from typing import Any, List, Mapping
+
+from spacy_nested_ner.systems.base import Limit, ModelSettings, Options, System
+from spacy_nested_ner.systems.settings import setting
+
+
+@dataclass(frozen=True)
+class ToySettings(ModelSettings):
+    """Of the model."""
+
+    hidden_width: int = setting(16, "of the hidden layer", least=1)
+
+
+class ToySystem(System):
+    """Entities are single words."""
+
+    def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
+        return [Limit("words of an entity", {}, "use another system", lengths={1}.__contains__)]
+
+
+SYSTEM = ToySystem("toy", "Toy", "A toy", ToySettings, Options, package="tests")
