@@ -79,7 +79,8 @@ def test_what_is_missing_is_told_before_a_pipeline_is_loaded(data, tmp_path):
 
 def test_remarks_on_what_there_is_no_picture_of(data, tmp_path):
     nlp = spacy.blank("en")
-    nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "DNA", "pattern": "nowhere"}])
     nlp.to_disk(tmp_path / "rules")
     printed = run("analyze", tmp_path / "rules", data, tmp_path / "out")
     assert "rules is none of the five systems" in printed

@@ -250,7 +250,8 @@ def test_visualize(trained, tmp_path):
 
 def test_visualize_says_that_nothing_is_predicted(trained, tmp_path):
     nlp = spacy.blank("en")
-    nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "DNA", "pattern": "nowhere"}])
     nlp.to_disk(tmp_path / "model")
     page = tmp_path / "page.html"
     output = run("visualize", tmp_path / "model", trained / "gold.spacy", page)

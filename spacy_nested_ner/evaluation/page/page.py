@@ -210,14 +210,12 @@ def remark(score: PRF, labels: Set[str], predicted_labels: Set[str]) -> Optional
     score: strict, all labels together. labels, predicted_labels: that occur in the gold data and
         in the predictions.
     """
-    remedy = (
-        "Train it longer (training.max_steps), with a warm-up that ends long before the last step, "
-        "or lower the `threshold` of its component."
-    )
+    remedy = "Train it longer: more steps, and a warm-up that ends long before the last one."
     if not score.predicted:
         return (
             f"The pipeline predicts no entity at all where there are {score.gold}. "
-            f"It has learned too little, or its threshold is too high. {remedy}"
+            f"It has learned too little, or its threshold is too high. {remedy} Or lower the "
+            "`threshold` of its component."
         )
     if labels and not labels & predicted_labels:
         return (
