@@ -16,7 +16,7 @@ from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.text import read_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
 from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.spans import check_span
+from spacy_nested_ner.corpora.spans import WordSpan, check_span
 from spacy_nested_ner.corpora.splits import named_files
 
 Lines = Iterable[Tuple[int, str]]
@@ -55,15 +55,16 @@ def four_line_records(
 
     name: of the file, for errors. doc_id: of all its sentences; "" names each by its line.
     """
-    for number, (words, _, entities, blank) in _fours(lines):
+    for number, (line, _, entities, blank) in _fours(lines):
         if blank.strip():
             problem = f"expected a blank line after words, tags and entities, not {blank[:40]!r}."
             raise CorpusError(problem, name, number + 3)
-        record = options.problems.attempt(
-            _record, name, doc_id, split, number, words, entities, settings, options
-        )
-        if record is not None:
-            yield record
+        words = line.split()
+        place = (name, number + 2)
+        spans = options.problems.attempt(_spans, entities, len(words), settings, place)
+        if spans is not None:
+            own_id = doc_id or f"{Path(name).name}:{number}"
+            yield words_record(own_id, split, words, spans, options)
 
 
 def _fours(lines: Lines) -> Iterator[Tuple[int, List[str]]]:
@@ -82,28 +83,21 @@ def _fours(lines: Lines) -> Iterator[Tuple[int, List[str]]]:
         yield number, four + [""] * (4 - len(four))
 
 
-def _record(
-    name: str,
-    doc_id: str,
-    split: str,
-    number: int,
-    line: str,
-    entities: str,
-    settings: FourLineSettings,
-    options: ReadOptions,
-) -> Record:
-    words = line.split()
+def _spans(
+    entities: str, length: int, settings: FourLineSettings, place: Tuple[str, int]
+) -> List[WordSpan]:
+    """The entities of a line for a sentence of that many words. place: file and line."""
     spans = []
     for entity in filter(None, entities.strip().split("|")):
         match = _ENTITY.fullmatch(entity.strip())
         if match is None:
             problem = f"expected entities such as 0,1 PER|3,3 AGE, not {entity[:40]!r}."
-            raise CorpusError(problem, name, number + 2)
+            raise CorpusError(problem, *place)
         start, last, label = int(match.group(1)), int(match.group(2)), match.group(3)
         end = last if settings.exclusive_end else last + 1
         try:
-            check_span(start, end, label, len(words))
+            check_span(start, end, label, length)
         except ValueError as err:
-            raise CorpusError(f"entity {entity!r}: {err}", name, number + 2) from err
+            raise CorpusError(f"entity {entity!r}: {err}", *place) from err
         spans.append((start, end, label))
-    return words_record(doc_id or f"{Path(name).name}:{number}", split, words, spans, options)
+    return spans
