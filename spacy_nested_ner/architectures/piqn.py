@@ -64,7 +64,7 @@ def build_piqn(
         )
     if encoder_queries is not None:
         settings["n_queries"] = encoder_queries
-        in_encoder = encoder_shim(tok2vec).settings["query_interaction"]
+        in_encoder = encoder_shim(tok2vec).settings["query_interaction"]  # type: ignore[arg-type]
         if in_encoder != query_interaction:
             raise ValueError(
                 f"spacy_nested_ner.PIQN.v1: query_interaction is {query_interaction} here and "
