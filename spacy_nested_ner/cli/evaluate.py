@@ -166,10 +166,7 @@ def _run(
     try:
         found = evaluate_pipeline(nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress)
     except ValueError as err:
-        problem = str(err)
-        if "[E109]" in problem:
-            problem = f"a component was never trained. Train it with `spacy train`. ({err})"
-        raise ValueError(f"{model} on {data_path}: {problem}") from err
+        raise ValueError(f"{model} on {data_path}: {err}") from err
     return found, list(nlp.pipe_names)
 
 
