@@ -285,9 +285,11 @@ def _nothing_predicted(thresholds: Sequence[Dict[str, Any]], spans_key: str) -> 
             "longer: more steps, and a warm-up that ends long before the last one."
         )
     best = own["best"]
-    gain = f"at {best['threshold']:g} F is {100 * best['f']:.2f}" if best else "all are wrong"
+    remedy = "Train longer: what is below it is wrong."
+    if best:
+        gain = f"F is {100 * best['f']:.2f} at {best['threshold']:g}"
+        remedy = f"Train longer, or set a lower threshold: {gain}."
     return (
         f"Nothing is predicted: no score reaches the threshold of {threshold:g} of component "
-        f"{name!r}, the highest is {own['highest_score']:.2f} ({gain}). Train longer, or set a "
-        "lower threshold."
+        f"{name!r}, the highest is {own['highest_score']:.2f}. {remedy}"
     )

@@ -205,8 +205,7 @@ def test_export_names_labels_without_a_question(trained, tmp_path):
     docs = DocBin().from_disk(trained / "gold.spacy").get_docs(spacy.blank("en").vocab)
     foreign = []
     for doc in docs:
-        for span in doc.spans["sc"]:
-            span.label_ = "WORK_OF_ART"
+        doc.spans["sc"] = [Span(doc, s.start, s.end, "WORK_OF_ART") for s in doc.spans["sc"]]
         foreign.append(doc)
     DocBin(docs=foreign).to_disk(tmp_path / "foreign.spacy")
     args = ("export", "mrc-json", tmp_path / "foreign.spacy", tmp_path / "out.json")
