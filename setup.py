@@ -11,7 +11,14 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
-DEV = ["pytest>=8.0", "setuptools>=70.1", "hypothesis>=6.100", "mypy>=1.11", "ruff>=0.6"]
+DEV = [
+    "build>=1.0",  # `spacy package` makes wheels with it
+    "hypothesis>=6.100",
+    "mypy>=1.11",
+    "pytest>=8.0",
+    "ruff>=0.6",
+    "setuptools>=70.1",
+]
 
 setup(
     name="spacy_nested_ner",

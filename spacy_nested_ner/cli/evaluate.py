@@ -166,10 +166,7 @@ def _run(
     try:
         found = evaluate_pipeline(nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress)
     except ValueError as err:
-        problem = str(err)
-        if "[E109]" in problem:
-            problem = f"a component was never trained. Train it with `spacy train`. ({err})"
-        raise ValueError(f"{model} on {data_path}: {problem}") from err
+        raise ValueError(f"{model} on {data_path}: {err}") from err
     return found, list(nlp.pipe_names)
 
 
@@ -215,7 +212,7 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
         msg.warn(f"{facts['documents_without_annotation']} docs without annotation are left out.")
     msg.text(_scored_on(pipelines))
     names = [pipeline["name"] for pipeline in pipelines]
-    _table("score", [*_tokens_rows(pipelines), *SCORES], names, pipelines)
+    _table("score", [SCORES[0], *_tokens_rows(pipelines), *SCORES[1:]], names, pipelines)
     labels = _group_rows("by_label", pipelines)
     shown = labels if verbose else labels[:MOST_LABELS]
     _table("label", shown, names, pipelines)
@@ -226,9 +223,12 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
             _table(title, _group_rows(group, pipelines), names, pipelines)
         _print_calibration(names, pipelines)
     _print_thresholds(names, pipelines)
-    _print_other(names, pipelines, verbose)
-    if report["bootstrap"] is not None:
-        _print_bootstrap(names, report["bootstrap"])
+    if len(names) == 1 and not verbose:
+        msg.text(_last_line(pipelines[0], report["bootstrap"]))
+    else:
+        _print_other(names, pipelines, verbose)
+        if report["bootstrap"] is not None:
+            _print_bootstrap(names, report["bootstrap"])
     for warning in report["warnings"]:
         msg.warn(warning)
 
@@ -362,6 +362,13 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
     ]
     rows = rows if verbose else rows[2:]
     _print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
+
+
+def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str:
+    speed = f"{pipeline['speed']['words_per_second'] or 0:,.0f} words per second."
+    if drawn is None:
+        return speed
+    return f"{drawn['level']:.0%} interval of F: {_interval(drawn['intervals'][0]['f'])}; {speed}"
 
 
 def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Callable, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Annotated, Dict, Iterator, Optional, Set
 
 import typer
 from wasabi import msg
@@ -52,12 +52,18 @@ def export_cli(
 
     try:
         docs = _docs(data_path, spans_key, lang)
-        ask = _asking(questions)
+        ask = _Questions(questions)
         count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot export the data. Nothing was written.", str(err), exits=1)
     for (reason, label), number in dropped.items():
         msg.warn(f"Left out: {number} {label} ({reason})")
+    if questions is not None and ask.from_template:
+        labels = ", ".join(sorted(ask.from_template))
+        msg.warn(
+            f"{questions} has no question for: {labels}. They are asked for by their names "
+            f"({ask(min(ask.from_template))!r}); write a JSON file with a question for each label."
+        )
     msg.good(f"Wrote {count} sentences to {output_path}")
 
 
@@ -78,9 +84,17 @@ def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
         yield doc
 
 
-def _asking(questions: Optional[str]) -> Callable[[str], str]:
+class _Questions:
     """The question for a label: the given one, or made from its name."""
-    from spacy_nested_ner.systems.mrc.questions import from_template, read_questions
 
-    given = read_questions(questions)
-    return lambda label: given.get(label) or from_template(label)
+    def __init__(self, source: Optional[str]) -> None:
+        from spacy_nested_ner.architectures.questions import from_template, read_questions
+
+        self._given = read_questions(source)
+        self._template = from_template
+        self.from_template: Set[str] = set()
+
+    def __call__(self, label: str) -> str:
+        if label not in self._given:
+            self.from_template.add(label)
+        return self._given.get(label) or self._template(label)

@@ -77,11 +77,8 @@ def inspect(
 
     RAISES (ValueError): If a file cannot be read or train has no entities under `spans_key`.
     """
-    from spacy_nested_ner.evaluation.data.inspection import (
-        inspect_limits,
-        inspect_split,
-        inspection,
-    )
+    from spacy_nested_ner.evaluation.inspection import inspect_limits, inspect_split, inspection
+    from spacy_nested_ner.evaluation.raw_text import compare_tokens
 
     nlp, components = _pipeline(config_path, lang)
     train = read_examples(nlp, train_path)
@@ -93,11 +90,13 @@ def inspect(
         )
     found = inspect_split(train, spans_key)
     rows, found.lost = inspect_limits(train, components, spans_key)
+    found.tokens = compare_tokens(nlp, (example.reference for example in train))
     dev = None
     if dev_path is not None:
         examples = read_examples(nlp, dev_path)
         dev = inspect_split(examples, spans_key)
         _, dev.lost = inspect_limits(examples, components, spans_key)
+        dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     return {
         "data": {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key},
         **inspection(found, dev, rows, rare),
@@ -107,6 +106,7 @@ def inspect(
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":
     """The tokenizer and the components to check the data against."""
     import spacy
+    from catalogue import RegistryError
     from spacy.util import load_config
 
     from spacy_nested_ner.evaluation.data.limits import config_components, default_components
@@ -120,7 +120,12 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
         components = config_components(config)
     except ValueError as err:
         raise ValueError(f"{config_path}: {err}") from err
-    return spacy.blank(config.get("nlp", {}).get("lang") or lang), components
+    settings = config.get("nlp", {})
+    tokenizer = {"nlp": {"tokenizer": settings["tokenizer"]}} if "tokenizer" in settings else {}
+    try:
+        return spacy.blank(settings.get("lang") or lang, config=tokenizer), components
+    except (ValueError, RegistryError) as err:
+        raise ValueError(f"{config_path}: the tokenizer cannot be made: {err}") from err
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -138,6 +143,8 @@ def print_report(report: Mapping[str, Any]) -> None:
         _numbers(title, {name: each[key] for name, each in splits.items()})
     _lengths(splits["train"]["length_by_label"])
     _limits(report["limits"])
+    for name, each in splits.items():
+        _tokens(name, each["other_tokens"])
     if report["overlap"]:
         common = report["overlap"]
         msg.text(
@@ -190,6 +197,14 @@ def _lengths(by_label: Mapping[str, Mapping[str, float]]) -> None:
     ]
     header = ("words by label (train)", "mean", *percentiles)
     msg.table(rows, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+
+
+def _tokens(split: str, found: Mapping[str, Any]) -> None:
+    """Sentences with other tokens than the pipeline makes, and one of them."""
+    if found["differing"]:
+        example = found["examples"][0]
+        msg.text(f"Tokens of {split}, as the data has them and as the pipeline makes them:")
+        typer.echo(f"  {example['data']}\n  {example['pipeline']}")
 
 
 def _limits(rows: List[Mapping[str, Any]]) -> None:

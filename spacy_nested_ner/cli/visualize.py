@@ -26,7 +26,7 @@ LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
 ScoresOpt = Annotated[
     Optional[Path],
-    typer.Option("--scores", help="Output of `spacy evaluate`, to be shown at the top"),
+    typer.Option("--scores", help="Output of `nested-ner evaluate`, to be shown at the top"),
 ]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
@@ -102,15 +102,22 @@ def predict(
 
 
 def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
-    """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes.
+    """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes, or
+    `nested-ner evaluate` of one pipeline.
 
     Raises ValueError if there are none under `nested_*` or `spans_{spans_key}_*`.
     """
     import srsly
 
     if not path.is_file():
-        raise ValueError(f"{path}: no such file. Expected the output of `spacy evaluate`.")
+        raise ValueError(f"{path}: no such file. Expected the output of `nested-ner evaluate`.")
     scores = srsly.read_json(path)
+    if "pipelines" in scores:
+        key = scores["data"]["spans_key"]
+        if len(scores["pipelines"]) > 1 or key != spans_key:
+            problem = f"has scores of {len(scores['pipelines'])} pipelines under {key!r}"
+            raise ValueError(f"{path}: {problem}. Evaluate this one, under {spans_key!r}.")
+        return {part: scores["pipelines"][0]["strict"]["micro"][part] for part in "prf"}
     for prefix in ("nested", f"spans_{spans_key}"):
         if f"{prefix}_f" in scores:
             return {part: scores[f"{prefix}_{part}"] for part in "prf"}

@@ -3,14 +3,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import spacy
 from spacy.tokens import DocBin, Span
 from typer.testing import CliRunner
+from wasabi import msg
 
 from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.cli.output import plain_output
 
 SAMPLE = Path(__file__).parents[2] / "assets" / "genia" / "sample" / "GENIAcorpus3.02.sample.xml"
 
@@ -31,7 +34,7 @@ def test_importing_the_commands_loads_no_reader_and_no_page():
     code = (
         "import sys, spacy_nested_ner.cli; "
         "print([m for m in sys.modules if m.startswith('spacy_nested_ner.') and "
-        "not m.startswith('spacy_nested_ner.cli') and not m.endswith('about')])"
+        "not m.startswith('spacy_nested_ner.cli') and not m.endswith(('about', 'tables'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -108,6 +111,32 @@ def test_convert_says_what_brat_is(tmp_path):
 
 def test_convert_draws_no_bar_where_nobody_watches(tmp_path):
     assert "records/s" not in run("convert", "genia", SAMPLE, tmp_path)
+
+
+def test_no_colours_in_a_pipe():
+    command = [sys.executable, "-m", "spacy", "nested-ner", "inspect", "nowhere.spacy"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "nowhere.spacy: no such file" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("no_color, coloured", [("", True), ("1", False)])
+def test_colours_on_a_terminal(monkeypatch, capsys, no_color, coloured):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("ANSI_COLORS_DISABLED", raising=False)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(msg, "show_color", True)
+    with plain_output():
+        msg.good("done")
+    assert ("\x1b" in capsys.readouterr().out) == coloured
+    assert msg.show_color
+
+
+def test_warnings_are_sentences():
+    before = warnings.formatwarning
+    with plain_output():
+        text = warnings.formatwarning("Too short.", UserWarning, "file.py", 3, "warn()")
+    assert text == "Warning: Too short.\n" and warnings.formatwarning is before
 
 
 @pytest.mark.parametrize("command", ["convert", "export"])
@@ -187,6 +216,20 @@ def test_export_and_convert_again(tmp_path):
         assert reports[0] == reports[1]
     question = json.loads(exported.read_text("utf8"))[0]["query"]
     assert question.startswith("Which genes, promoters")
+    assert "has no question" not in output
+
+
+def test_export_names_labels_without_a_question(trained, tmp_path):
+    docs = DocBin().from_disk(trained / "gold.spacy").get_docs(spacy.blank("en").vocab)
+    foreign = []
+    for doc in docs:
+        doc.spans["sc"] = [Span(doc, s.start, s.end, "WORK_OF_ART") for s in doc.spans["sc"]]
+        foreign.append(doc)
+    DocBin(docs=foreign).to_disk(tmp_path / "foreign.spacy")
+    args = ("export", "mrc-json", tmp_path / "foreign.spacy", tmp_path / "out.json")
+    output = run(*args, "--questions", "genia")
+    assert "genia has no question for: WORK_OF_ART" in output and "work of art" in output
+    assert "has no question" not in run(*args)
 
 
 @pytest.mark.parametrize(
@@ -266,6 +309,11 @@ def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
     args = ("visualize", trained / "model-best", trained / "gold.spacy", page)
     run(*args, "--scores", scores)
     assert page_data(page)["corpus"] == {"p": "50.0", "r": "25.0", "f": "33.3"}
+    run("evaluate", trained / "model-best", trained / "gold.spacy", "-o", scores)
+    run(*args, "--scores", scores)
+    assert page_data(page)["corpus"] == {"p": "100.0", "r": "50.0", "f": "66.7"}
+    printed = run(*args, "--scores", scores, "--spans-key", "nest", code=1)
+    assert "has scores of 1 pipelines under 'sc'" in printed
     scores.write_text("{}", encoding="utf8")
     assert "neither nested_f nor spans_sc_f" in run(*args, "--scores", scores, code=1)
 

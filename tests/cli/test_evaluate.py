@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import spacy
-from spacy.tokens import DocBin, Span
+from spacy.tokens import Doc, DocBin, Span
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_examples, make_pipeline
 
 
 def run(*args, code=0) -> str:
@@ -31,6 +32,9 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pipelines")
     save_rules(folder / "right" / "model", "DNA")
     save_rules(folder / "wrong" / "model", "RNA")
+    untrained = spacy.blank("en")
+    untrained.add_pipe("piqn_ner")
+    untrained.to_disk(folder / "untrained")
     nlp = spacy.blank("en")
     doc_bin = DocBin()
     for text in ["The IL-2 gene is active.", "Nothing here.", "An IL-2 gene."] * 3:
@@ -54,6 +58,47 @@ def test_evaluate_one_pipeline(folder, tmp_path):
     assert "DNA 100.00 100.00 100.00 6 6" in printed
     assert "9 docs" in printed and "12 gold entities" in printed
     assert set(report["bootstrap"]["intervals"][0]) == {"p", "r", "f", "macro_f"}
+    assert "Scored on raw text; its tokens and sentences are those of the data." in printed
+    assert "depth" not in printed and report["warnings"] == []
+
+
+def test_a_short_summary_and_all_of_it(folder):
+    arguments = ("evaluate", folder / "right" / "model", folder / "gold.spacy")
+    short = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in arguments])
+    assert len(short.stdout.splitlines()) < 25 and not short.stderr
+    printed = run(*arguments, "--verbose")
+    for title in ("words", "depth", "nesting", "entities in sentence", "95% interval micro F"):
+        assert title in printed
+
+
+def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):
+    words = ["anti", "IL-2", "gene", "."]
+    nlp = spacy.load(folder / "right" / "model")
+    doc = Doc(nlp.vocab, words=words)
+    doc.spans["sc"] = [Span(doc, 1, 3, "DNA")]
+    doc.user_data["text"] = "antiIL-2 gene."
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "published.spacy")
+    arguments = ("evaluate", folder / "right" / "model", tmp_path / "published.spacy")
+    printed = run(*arguments, "-o", tmp_path / "scores.json")
+    assert "Scored on raw text: tokens and sentences are the pipeline's own." in printed
+    assert "strict micro, gold tokens 100.00 100.00 100.00 1 1" in printed
+    assert "F is 0.00 on raw text and 100.00 with gold tokens" in printed
+    assert "Nothing is predicted under spans key 'sc'" in printed
+    report = json.loads((tmp_path / "scores.json").read_text("utf8"))
+    assert report["pipelines"][0]["gold_tokens"]["f"] == 1.0 and len(report["warnings"]) == 2
+    printed = run(*arguments, "--gold-tokens")
+    assert "Scored on gold tokens and sentences. " in printed
+    assert "strict micro 100.00 100.00 100.00 1 1" in printed and "Nothing" not in printed
+
+
+def test_a_threshold_is_shown_beside_the_best(tmp_path):
+    nlp = make_pipeline("piqn_ner")
+    nlp.to_disk(tmp_path / "model")
+    references = [example.reference for example in make_examples(nlp)]
+    DocBin(docs=references).to_disk(tmp_path / "gold.spacy")
+    printed = run("evaluate", tmp_path / "model", tmp_path / "gold.spacy")
+    assert "component threshold F best on this data F there" in printed and "ner 0.5" in printed
+    assert "tuned on this data" in printed
 
 
 def test_evaluate_and_compare(folder, tmp_path):
@@ -71,6 +116,7 @@ def test_evaluate_and_compare(folder, tmp_path):
     "model, data, options, problem",
     [
         ("nowhere", "gold.spacy", (), "no trained pipeline there"),
+        ("untrained", "gold.spacy", (), "was never trained. Train it"),
         ("right/model", "nowhere.spacy", (), "no such file"),
         ("right/model", "gold.spacy", ("--spans-key", "nest"), "The docs have: 'sc'"),
     ],
@@ -81,3 +127,18 @@ def test_evaluate_reports_what_it_cannot_use(folder, tmp_path, model, data, opti
     assert problem in printed
     assert str(folder).split("/")[-1] in printed
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        ((), "MODEL and DATA are missing"),
+        (("right/model",), "DATA is missing, a .spacy file with gold annotation"),
+        (("gold.spacy",), "MODEL is missing, there is only"),
+        (("gold.spacy", "right/model"), "gold.spacy is gold data, but stands for a pipeline"),
+        (("right/model", "wrong/model"), "wrong/model is a pipeline, but stands for the gold data"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_loaded(folder, arguments, problem):
+    printed = run("evaluate", *(folder / each for each in arguments), code=1)
+    assert problem in printed and "MODEL... DATA" in printed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-from spacy.tokens import DocBin, Span
+from spacy.tokens import Doc, DocBin, Span
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
@@ -49,6 +49,41 @@ def test_inspect_against_a_config_as_json(data):
     assert report["dev"] is None and report["overlap"] is None
     assert [row["factory"] for row in report["limits"]] == ["locate_and_label_ner"]
     assert report["limits"][0]["component"] == "ner"
+
+
+def published(path: Path) -> Path:
+    """Two sentences; the first has tokens of its own."""
+    nlp = spacy.blank("en")
+    words = ["anti", "CD28", "growth", ".", "IL-2", "rose", "."]
+    doc = Doc(nlp.vocab, words=words, sent_starts=[i in (0, 4) for i in range(7)])
+    doc.spans["sc"] = [Span(doc, 1, 2, "protein")]
+    doc.user_data["text"] = "antiCD28 growth. IL-2 rose."
+    DocBin(docs=[doc], store_user_data=True).to_disk(path)
+    return path
+
+
+def test_inspect_compares_tokens_with_those_of_the_pipeline(data, tmp_path):
+    output = tmp_path / "report.json"
+    printed = run("inspect", published(tmp_path / "train.spacy"), "-o", output)
+    assert "anti CD28 growth .\n  antiCD28 growth .\n" in printed
+    report = json.loads(output.read_text("utf8"))
+    assert report["train"]["other_tokens"]["differing_percent"] == 50.0
+    (warning,) = [text for text in report["warnings"] if "tokens" in text]
+    assert warning.startswith("50.0 % of the sentences of train") and "--tokens spacy" in warning
+    run("inspect", data, "-o", output)
+    assert json.loads(output.read_text("utf8"))["train"]["other_tokens"]["differing"] == 0
+
+
+def test_inspect_takes_the_tokenizer_of_the_config(tmp_path):
+    @spacy.registry.tokenizers("test_characters.v1")
+    def make():
+        return lambda nlp: lambda text: Doc(nlp.vocab, words=list("".join(text.split())))
+
+    config = CONFIG.read_text("utf8") + '\n[nlp.tokenizer]\n@tokenizers = "test_characters.v1"\n'
+    (tmp_path / "characters.cfg").write_text(config, encoding="utf8")
+    path = published(tmp_path / "train.spacy")
+    report = json.loads(run("inspect", path, "--config", tmp_path / "characters.cfg", "--json"))
+    assert report["train"]["other_tokens"]["differing"] == 2
 
 
 @pytest.mark.parametrize(

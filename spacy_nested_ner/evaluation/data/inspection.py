@@ -26,7 +26,8 @@ class SplitInspection:
 
     counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
     texts. mentions: entities by text and label. unannotated: docs without the spans key. lost:
-    entities that a pipe cannot learn from, by reason, see `gold_segments`.
+    entities that a pipe cannot learn from, by reason, see `gold_segments`. tokens: see
+    `compare_tokens`.
     """
 
     counts: SplitStatistics = field(default_factory=SplitStatistics)
@@ -35,6 +36,7 @@ class SplitInspection:
     mentions: Counter = field(default_factory=Counter)
     unannotated: int = 0
     lost: Counter = field(default_factory=Counter)
+    tokens: Dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> Dict[str, Any]:
         """Ready for JSON."""
@@ -50,6 +52,7 @@ class SplitInspection:
             "length_by_label": per_label,
             "documents_without_annotation": self.unannotated,
             "lost": {reason: count for reason, count in self.lost.items() if count},
+            "other_tokens": self.tokens,
         }
 
 
@@ -237,6 +240,13 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
 def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("documents_without_annotation"):
         yield f"{found['documents_without_annotation']} docs of {split} have no annotation."
+    tokens = found.get("other_tokens") or {}
+    if tokens.get("differing"):
+        yield (
+            f"{tokens['differing_percent']:.1f} % of the sentences of {split} have other tokens "
+            "than the pipeline makes of raw text, on which it will be worse. Convert with --tokens "
+            "spacy."
+        )
     for reason, count in found.get("lost", {}).items():
         yield f"{count} entities of {split} cannot be learned from: {reason}."
     if found.get("crossing_pairs"):

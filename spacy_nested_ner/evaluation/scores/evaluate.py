@@ -23,6 +23,7 @@ from spacy_nested_ner.evaluation.scores.own_thresholds import (
     lowered,
     own_thresholds,
     threshold_facts,
+    untrained,
 )
 from spacy_nested_ner.evaluation.scores.raw_text import (
     gold_doc,
@@ -98,7 +99,7 @@ def evaluate_pipeline(
 
     ents: see `read_entities`. gold_tokens: predict with these alone. progress: wraps the predicted
         docs, is given how many there will be and what they are predicted from.
-    RAISES (ValueError): As `run_pipeline`.
+    RAISES (ValueError): As `run_pipeline`, and for a component that was never trained.
     """
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
@@ -108,6 +109,9 @@ def evaluate_pipeline(
         for key, each in own_thresholds(nlp).items()
         if key == spans_key or any(doc.spans.get(key) for doc in chosen)
     }
+    name = untrained(own)
+    if name is not None:
+        raise ValueError(f"Component {name!r} was never trained. Train it with `spacy train`.")
     predict = _Predictor(nlp, spans_key, ents, own, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
     if gold_tokens:
@@ -281,9 +285,11 @@ def _nothing_predicted(thresholds: Sequence[Dict[str, Any]], spans_key: str) -> 
             "longer: more steps, and a warm-up that ends long before the last one."
         )
     best = own["best"]
-    gain = f"at {best['threshold']:g} F is {100 * best['f']:.2f}" if best else "all are wrong"
+    remedy = "Train longer: what is below it is wrong."
+    if best:
+        gain = f"F is {100 * best['f']:.2f} at {best['threshold']:g}"
+        remedy = f"Train longer, or set a lower threshold: {gain}."
     return (
         f"Nothing is predicted: no score reaches the threshold of {threshold:g} of component "
-        f"{name!r}, the highest is {own['highest_score']:.2f} ({gain}). Train longer, or set a "
-        "lower threshold."
+        f"{name!r}, the highest is {own['highest_score']:.2f}. {remedy}"
     )

@@ -75,6 +75,17 @@ def _searchable(pipe: Any) -> bool:
     return system_of(pipe.model).keeps_spans(settings, pipe.options())
 
 
+def untrained(thresholds: Dict[str, Threshold]) -> Optional[str]:
+    """The first component that has weights yet to be made, if there is one."""
+    for each in thresholds.values():
+        model = each.pipe.model
+        if isinstance(each.pipe, NestedNER) and not head_shim(model).is_built:
+            return each.component
+        if any(node.has_param(name) is None for node in model.walk() for name in node.param_names):
+            return each.component
+    return None
+
+
 @contextmanager
 def lowered(thresholds: Dict[str, Threshold]) -> Iterator[None]:
     """The components predict down to the lowest threshold in here."""

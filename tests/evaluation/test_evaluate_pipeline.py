@@ -1,0 +1,212 @@
+"""From raw text and with gold tokens, at the threshold of a component and at the best one."""
+
+from __future__ import annotations
+
+from typing import List
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from spacy_nested_ner.evaluation.entities import read_entities
+from spacy_nested_ner.evaluation.evaluate import evaluate_pipeline, remarks
+from spacy_nested_ner.evaluation.own_thresholds import own_thresholds
+from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
+
+TEXT = "antiCD28 growth. IL-2 rose."
+WORDS = ["anti", "CD28", "growth", ".", "IL-2", "rose", "."]
+ENTITIES = [("CD28", "protein"), ("IL-2", "protein")]
+
+
+def rules(*pipes: str) -> Language:
+    """Finds the two entities wherever they are tokens."""
+    nlp = spacy.blank("en")
+    for pipe in pipes:
+        nlp.add_pipe(pipe)
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": label, "pattern": text} for text, label in ENTITIES])
+    return nlp
+
+
+def published(text: str = TEXT, sent_starts: List[int] = (0, 4)) -> Doc:
+    """Tokens that give the boundaries away, and the text as `convert` keeps it."""
+    starts = [i in sent_starts for i in range(len(WORDS))]
+    doc = Doc(spacy.blank("en").vocab, words=WORDS, sent_starts=starts)
+    doc.spans["sc"] = [Span(doc, 1, 2, "protein"), Span(doc, 4, 5, "protein")]
+    if text:
+        doc.user_data["text"] = text
+    return doc
+
+
+def test_scores_are_from_raw_text_and_gold_tokens_stand_beside():
+    found = evaluate_pipeline(rules(), [published()]).to_dict()
+    assert found["scored_on"] == "raw text"
+    assert found["strict"]["micro"] == found["raw_text"]
+    assert (found["raw_text"]["right"], found["gold_tokens"]["right"]) == (1, 2)
+    assert found["documents_with_other_tokens"] == 1 and found["documents_without_text"] == 0
+    (remark,) = remarks(found, "sc")
+    assert "66.67 on raw text and 100.00 with gold tokens" in remark and "--tokens spacy" in remark
+
+
+def test_gold_tokens_alone():
+    found = evaluate_pipeline(rules(), [published()], gold_tokens=True).to_dict()
+    assert found["scored_on"] == "gold tokens" and found["raw_text"] is None
+    assert found["strict"]["micro"] == found["gold_tokens"] and found["gold_tokens"]["f"] == 1.0
+    assert not list(remarks(found, "sc"))
+
+
+@pytest.mark.parametrize("text", ["", "another text"])
+def test_without_the_text_gold_tokens_are_scored(text):
+    found = evaluate_pipeline(rules(), [published(text)]).to_dict()
+    assert found["scored_on"] == "gold tokens" and found["documents_without_text"] == 1
+    assert found["strict"]["micro"]["f"] == 1.0
+    assert found["raw_text"]["right"] == 2  # a blank before "CD28"
+
+
+class Counting:
+    """Counts the docs that go through, and keeps whether each had sentence boundaries."""
+
+    def __init__(self) -> None:
+        self.sentences: List[bool] = []
+
+    def __call__(self, doc: Doc) -> Doc:
+        self.sentences.append(doc.has_annotation("SENT_START"))
+        doc.spans.setdefault("sc", [])
+        return doc
+
+
+def counting(nlp: Language) -> Counting:
+    counter = Counting()
+    Language.component("counting_docs", func=counter)
+    nlp.add_pipe("counting_docs", first=True)
+    return counter
+
+
+def test_only_docs_that_differ_are_predicted_again():
+    nlp = rules("sentencizer")
+    counter = counting(nlp)
+    same = nlp.make_doc("IL-2 rose. It fell.")
+    same.spans["sc"] = [same.char_span(0, 4, label="protein")]
+    plain = same.copy()
+    for token in same:
+        token.is_sent_start = token.i in (0, 3)
+    found = evaluate_pipeline(nlp, [plain, same]).to_dict()
+    assert len(counter.sentences) == 2 + 2  # two to warm up
+    assert found["raw_text"] == found["gold_tokens"]
+    counter.sentences.clear()
+    evaluate_pipeline(nlp, [plain, same, published()])
+    assert counter.sentences == [False] * (2 + 3) + [True] * (1 + 1)
+
+
+def test_sentences_are_the_pipelines_own():
+    doc = spacy.blank("en").make_doc("IL-2 rose. It fell.")
+    doc.spans["sc"] = [Span(doc, 0, 1, "protein")]
+    for token in doc:
+        token.is_sent_start = token.i in (0, 3)
+    nlp = rules()
+
+    @Language.component("only_in_sentences")
+    def only_in_sentences(doc):
+        if not doc.has_annotation("SENT_START"):
+            doc.spans["sc"] = []
+        return doc
+
+    nlp.add_pipe("only_in_sentences")
+    found = evaluate_pipeline(nlp, [doc]).to_dict()
+    assert found["documents_with_other_sentences"] == 1
+    assert found["documents_with_other_tokens"] == 0
+    assert (found["raw_text"]["f"], found["gold_tokens"]["f"]) == (0.0, 1.0)
+    nothing, differs = remarks(found, "sc")
+    assert "Check the rules" in nothing and "sentencizer" in differs
+
+
+@pytest.mark.parametrize(
+    "factory",
+    ["diffusion_ner", "piqn_ner", "locate_and_label_ner", "mrc_ner", "proposer_regressor_ner"],
+)
+def test_what_reaches_a_threshold_is_what_is_predicted_at_it(factory):
+    nlp = train(make_pipeline(factory), 15)
+    pipe = nlp.get_pipe("ner")
+    texts = [text for text, _ in SENTENCES]
+    sizes = set()
+    for overlap, labels_per_span in (("any", None), ("no_crossing", 1), ("flat", None)):
+        pipe.cfg.update(overlap=overlap, labels_per_span=labels_per_span, threshold=0.05)
+        everything = [read_entities(doc, "sc") for doc in nlp.pipe(texts)]
+        for threshold in (0.1, 0.3, 0.6):
+            pipe.cfg["threshold"] = threshold
+            own = own_thresholds(nlp)["sc"]
+            for doc, known in zip(nlp.pipe(texts), everything):
+                assert own.kept(known) == pytest.approx(read_entities(doc, "sc"), abs=1e-6)
+                sizes.add(len(doc.spans["sc"]))
+    assert len(sizes) > 2
+
+
+def test_thresholds_of_components_and_the_best():
+    nlp = train(make_pipeline("piqn_ner", threshold=0.9), 15)
+    references = [eg.reference for eg in make_examples(nlp)]
+    found = evaluate_pipeline(nlp, references).to_dict()
+    (own,) = found["thresholds"]
+    assert (own["component"], own["spans_key"], own["threshold"]) == ("ner", "sc", 0.9)
+    assert nlp.get_pipe("ner").cfg["threshold"] == 0.9
+    assert own["f"] == found["strict"]["micro"]["f"] < own["best"]["f"]
+    nlp.get_pipe("ner").cfg["threshold"] = own["best"]["threshold"]
+    (again,) = evaluate_pipeline(nlp, references).to_dict()["thresholds"]
+    assert again["f"] == pytest.approx(own["best"]["f"])
+    assert again["best"] == {"threshold": own["best"]["threshold"], "f": again["f"]}
+
+
+def test_two_components_have_a_threshold_each():
+    nlp = make_pipeline("piqn_ner", examples=None)
+    config = {"model": SMALL_MODELS["locate_and_label_ner"], "spans_key": "other"}
+    nlp.add_pipe("locate_and_label_ner", name="second", config=config)
+    examples = make_examples(nlp)
+    references = [eg.reference for eg in examples]
+    for doc in references:
+        doc.spans["other"] = list(doc.spans["sc"])
+    nlp.initialize(lambda: examples)
+    found = evaluate_pipeline(nlp, references).to_dict()["thresholds"]
+    assert [(each["component"], each["spans_key"]) for each in found] == [
+        ("ner", "sc"),
+        ("second", "other"),
+    ]
+    references = [eg.reference for eg in make_examples(nlp)]
+    (alone,) = evaluate_pipeline(nlp, references).to_dict()["thresholds"]
+    assert alone["component"] == "ner"
+
+
+def test_what_a_lower_threshold_finds_is_bounded():
+    nlp = make_pipeline("piqn_ner", threshold=0.5)
+    own = own_thresholds(nlp)["sc"]
+    found = {(i, i + 1, "GPE"): score for i, score in enumerate((0.1, 0.9, 0.2, 0.3, 0.4))}
+    assert own.lowest == 0.05
+    assert sorted(own.bounded(found, most=2).values()) == [0.3, 0.4, 0.9]
+    assert 0.2 < own.lowest < 0.21
+    assert own.bounded({(0, 1, "GPE"): 0.1}, most=2) == {(0, 1, "GPE"): 0.1}
+
+
+def test_pairing_with_the_nearest_end_has_no_best_threshold_from_one_prediction():
+    nlp = make_pipeline("mrc_ner", decoding="flat", threshold=0.3)
+    references = [eg.reference for eg in make_examples(nlp)]
+    (own,) = evaluate_pipeline(nlp, references).to_dict()["thresholds"]
+    assert own["threshold"] == 0.3 and own["best"] is None and own["lowest"] is None
+
+
+def test_spancat_has_a_threshold_too():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("spancat", config={"threshold": 0.999})
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    found = evaluate_pipeline(nlp, [eg.reference for eg in examples]).to_dict()
+    (own,) = found["thresholds"]
+    assert own["component"] == "spancat" and own["highest_score"] < 0.999
+    (remark,) = remarks(found, "sc")
+    assert "no score reaches the threshold of 0.999 of component 'spancat'" in remark
+
+
+def test_a_pipeline_that_has_learned_nothing():
+    nlp = make_pipeline("piqn_ner")
+    references = [eg.reference for eg in make_examples(nlp) if len(eg.reference) > 1]
+    nlp.get_pipe("ner").cfg["boundary_threshold"] = 1.0
+    (remark,) = remarks(evaluate_pipeline(nlp, references).to_dict(), "sc")
+    assert "not even at a threshold of 0.05: component 'ner'" in remark and "Train longer" in remark
