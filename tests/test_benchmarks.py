@@ -140,7 +140,7 @@ def test_shares_add_up(benchmark, tiny_bert, tmp_path) -> None:
 
 def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
     nlp = spacy.blank("en")
-    pipe = nlp.add_pipe("locate_and_label_ner", name="ner")
+    pipe = nlp.add_pipe("locate_and_label_ner", name="entities")
     examples = make_examples(nlp)
     optimizer = nlp.initialize(lambda: examples)
     for _ in range(30):
@@ -162,6 +162,24 @@ def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
         app, [str(tmp_path / "model"), str(tmp_path / "dev.spacy"), '{"nms": 1}']
     )
     assert unknown.exit_code == 2 and "nms" in unknown.output
+
+
+def test_steps_of_a_pipe_of_any_name(benchmark, tmp_path) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("diffusion_ner", name="entities")
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    nlp.to_disk(tmp_path / "model")
+    DocBin(docs=[eg.reference for eg in examples]).to_disk(tmp_path / "dev.spacy")
+    app = typer.Typer()
+    app.command()(benchmark("diffusion_steps").main)
+    args = [tmp_path / "dev.spacy", "--steps", 1, "--spans", 10, "--limit", 2]
+    assert "| 10 | 1 |" in invoke(app, tmp_path / "model", *args)
+    nlp.remove_pipe("entities")
+    nlp.add_pipe("sentencizer", name="ner")
+    nlp.to_disk(tmp_path / "other")
+    found = CliRunner().invoke(app, [str(tmp_path / "other"), *map(str, args)])
+    assert found.exit_code == 2 and "(sentencizer)" in found.output
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
 ScoresOpt = Annotated[
     Optional[Path],
-    typer.Option("--scores", help="Output of `spacy evaluate`, to be shown at the top"),
+    typer.Option(
+        "--scores", help="JSON of `nested-ner evaluate` or `spacy evaluate`, shown at the top"
+    ),
 ]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
@@ -95,15 +97,19 @@ def predict(
 
 
 def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
-    """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes.
+    """Precision, recall and F ("p", "r", "f") from the JSON that `nested-ner evaluate` (its first
+    pipeline) or `spacy evaluate` writes.
 
-    Raises ValueError if there are none under `nested_*` or `spans_{spans_key}_*`.
+    Raises ValueError if there are none.
     """
     import srsly
 
     if not path.is_file():
-        raise ValueError(f"{path}: no such file. Expected the output of `spacy evaluate`.")
+        raise ValueError(f"{path}: no such file. Expected the output of `nested-ner evaluate`.")
     scores = srsly.read_json(path)
+    if scores.get("pipelines"):
+        micro = scores["pipelines"][0]["strict"]["micro"]
+        return {part: micro[part] for part in "prf"}
     for prefix in ("nested", f"spans_{spans_key}"):
         if f"{prefix}_f" in scores:
             return {part: scores[f"{prefix}_{part}"] for part in "prf"}

@@ -235,6 +235,12 @@ def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
     args = ("visualize", trained / "model-best", trained / "gold.spacy", page)
     run(*args, "--scores", scores)
     assert page_data(page)["corpus"] == {"p": "50.0", "r": "25.0", "f": "33.3"}
+    run("evaluate", trained / "model-best", trained / "gold.spacy", "-o", scores, "--samples", 0)
+    run(*args, "--scores", scores)
+    (pipeline,) = json.loads(scores.read_text("utf8"))["pipelines"]
+    micro = pipeline["strict"]["micro"]
+    expected = {part: f"{100 * micro[part]:.1f}" for part in "prf"}
+    assert page_data(page)["corpus"] == expected and micro["f"] > 0
     scores.write_text("{}", encoding="utf8")
     assert "neither nested_f nor spans_sc_f" in run(*args, "--scores", scores, code=1)
 
