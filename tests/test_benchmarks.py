@@ -182,6 +182,21 @@ def test_steps_of_a_pipe_of_any_name(benchmark, tmp_path) -> None:
     assert found.exit_code == 2 and "(sentencizer)" in found.output
 
 
+def test_what_a_chosen_threshold_is_worth(benchmark, tmp_path) -> None:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    for part in ("train", "dev", "test"):
+        DocBin(docs=docs).to_disk(tmp_path / f"{part}.spacy")
+    app = typer.Typer()
+    app.command()(benchmark("thresholds").main)
+    args = [tmp_path, tmp_path / "out.json", "--system", "locate_and_label", "--steps", 40]
+    table = invoke(app, *args)
+    found = srsly.read_json(tmp_path / "out.json")["systems"]["locate_and_label"]
+    assert f"{100 * found['chosen']['f']:.1f} ({found['chosen']['threshold']:.2f})" in table
+    # Here test is dev.
+    assert found["chosen"] == pytest.approx({key: found["dev"][key] for key in ("threshold", "f")})
+    assert found["best"]["f"] > 0 and found["default"]["threshold"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("wanted", "frozen", "found"), [(None, False, 1.0), (2.0, False, 2.0), (2.0, True, 0.0)]
 )
