@@ -109,18 +109,18 @@ def scored(nlp: Any, dev: Path, limit: int) -> Dict[str, float]:
     return {"f1": f1, "threshold": threshold, **by_length}
 
 
-def found_by(nlp: Language, gold: List[Doc]) -> Scored:
-    """Predicted entities of each doc with their scores, and the gold ones."""
-    pipe: Any = nlp.get_pipe("ner")
+def found_by(nlp: Language, gold: List[Doc], name: str = "ner") -> Scored:
+    """Entities that a component predicts in each doc with their scores, and the gold ones."""
+    pipe: Any = nlp.get_pipe(name)
     own, pipe.cfg["threshold"] = pipe.cfg["threshold"], 0.05
     plain = (Doc(nlp.vocab, words=[token.text for token in doc]) for doc in gold)
     found = []
     for doc in nlp.pipe(plain, batch_size=64):
-        spans = doc.spans["sc"]
+        spans = doc.spans[pipe.key]
         entities = [(span.start, span.end, span.label_) for span in spans]
         found.append(list(zip(entities, map(float, spans.attrs["scores"]))))
     pipe.cfg["threshold"] = own
-    return found, [{(s.start, s.end, s.label_) for s in doc.spans["sc"]} for doc in gold]
+    return found, [{(s.start, s.end, s.label_) for s in doc.spans[pipe.key]} for doc in gold]
 
 
 def f1_at(scores: Scored, threshold: float) -> float:

@@ -48,6 +48,7 @@ DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
 BATCH_SIZES = (1, 8, 64)
+WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
 
 
 class Clock:
@@ -87,10 +88,11 @@ def until_time_is_up(batcher: Any) -> Any:
 
 
 @thinc.registry.schedules("benchmarks.linear_over_time.v1")
-def linear_over_time(initial_rate: float, warmup_steps: int) -> Iterator[float]:
-    """Warm-up over steps, then linear decay over the budget."""
-    for step in itertools.count():
-        yield initial_rate * min(1.0, step / max(1, warmup_steps)) * (1 - CLOCK.share())
+def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
+    """Warm-up over a share of the budget, then linear decay over the rest."""
+    while True:
+        share = CLOCK.share()
+        yield initial_rate * min(share / warmup, (1 - share) / (1 - warmup))
 
 
 @app.command()
@@ -243,6 +245,7 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
     config["corpora"]["train"]["limit"] = settings["train_limit"]
     config["corpora"]["dev"]["limit"] = settings["dev_limit"]
     training["eval_frequency"] = settings["eval_frequency"]
+    training["before_to_disk"] = None  # scored at the config's own threshold, too
     training["logger"] = {
         "@loggers": "spacy.ConsoleLogger.v3",
         "progress_bar": "eval",
@@ -268,11 +271,11 @@ def limit_time(training: Dict[str, Any], minutes: float) -> None:
     optimizer = training["optimizer"]
     for key in ("learn_rate", "head_learn_rate"):
         rate = optimizer.get(key)
-        if isinstance(rate, dict) and rate["@schedules"] == "warmup_linear.v1":
+        if isinstance(rate, dict) and rate["@schedules"] == WARMUP_LINEAR:
             optimizer[key] = {
                 "@schedules": "benchmarks.linear_over_time.v1",
                 "initial_rate": rate["initial_rate"],
-                "warmup_steps": rate["warmup_steps"],
+                "warmup": rate["warmup_steps"],
             }
 
 

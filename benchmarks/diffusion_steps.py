@@ -10,12 +10,11 @@ from typing import Annotated, Any, Dict, List, Optional, Set, Tuple
 import torch
 import typer
 from ablation import Entity, micro_f1
-from measuring import provenance, read, write_result
+from measuring import only_pipe, provenance, read, write_result
 from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_nested_ner.cli.pipelines import load_pipeline
-from spacy_nested_ner.evaluation.figures.probes import nested_pipes, system_of
 
 
 def main(
@@ -32,7 +31,7 @@ def main(
     retraining. The last row is the pipeline as it is."""
     torch.set_num_threads(threads)
     nlp = load_pipeline(model)
-    name = diffusion_pipe(nlp)
+    name = only_pipe(nlp, lambda factory, _: factory == "diffusion_ner", "a diffusion_ner").name
     gold, own = read(nlp, data, limit), nlp.get_pipe(name).cfg
     choices = [{"n_spans": k, "steps": n} for k in spans for n in steps]
     choices.append({key: own[key] for key in ("n_spans", "spans_per_word", "steps")})
@@ -48,15 +47,6 @@ def main(
         typer.echo(f"| {shown} | {choice['steps']} | {100 * f1:.1f} | {speed:.0f} |")
         if output is not None:
             write_result(output, {**provenance(), "docs": len(gold), "rows": rows})
-
-
-def diffusion_pipe(nlp: Language) -> str:
-    """The name of the pipeline's diffusion_ner."""
-    names = [name for name, pipe in nested_pipes(nlp).items() if system_of(pipe) == "diffusion"]
-    if len(names) != 1:
-        found = ", ".join(nlp.pipe_names)
-        raise typer.BadParameter(f"There must be one diffusion_ner in the pipeline, not {found}.")
-    return names[0]
 
 
 def predict(

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List
 
 import srsly
 import torch
+import typer
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
@@ -59,6 +60,21 @@ def write_result(path: Path, result: Any) -> None:
 def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
     """The first docs of a file; 0 for all."""
     return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
+
+
+def only_pipe(nlp: Language, kind: Callable[[str, Any], bool], wanted: str) -> Any:
+    """The component of that kind, whatever its name.
+
+    kind: says so of a component's factory and the component. wanted: what it is, for the error.
+
+    Raises typer.BadParameter unless there is exactly one.
+    """
+    metas = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
+    found = [name for name, factory in metas.items() if kind(factory, nlp.get_pipe(name))]
+    if len(found) != 1:
+        has = ", ".join(f"'{name}' ({factory})" for name, factory in metas.items()) or "none"
+        raise typer.BadParameter(f"{len(found)} components are {wanted}; expected one of: {has}.")
+    return nlp.get_pipe(found[0])
 
 
 def questions_for(labels: List[str]) -> Dict[str, str]:

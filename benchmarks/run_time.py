@@ -4,15 +4,16 @@ python benchmarks/run_time.py MODEL corpus/genia/dev.spacy '{}' '{"nms_decay": 1
 """
 
 from pathlib import Path
-from typing import Annotated, Any, List
+from typing import Annotated, List
 
 import srsly
 import torch
 import typer
 from ablation import best_threshold, f1_at, found_by
-from measuring import read
+from measuring import only_pipe, read
 
 from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.pipeline.component import NestedNER
 
 
 def main(
@@ -25,7 +26,7 @@ def main(
     """Strict micro F1 at the pipeline's own threshold, and at the best one for these docs."""
     torch.set_num_threads(threads)
     nlp = load_pipeline(model)
-    pipe: Any = nlp.get_pipe("ner")
+    pipe = only_pipe(nlp, lambda _, pipe: isinstance(pipe, NestedNER), "nested systems")
     docs, own = read(nlp, data, limit), dict(pipe.cfg)
     typer.echo("| settings | F1 | best F1 | at threshold |\n|---|---|---|---|")
     for text in settings:
@@ -33,7 +34,7 @@ def main(
         if unknown := sorted(set(changes) - set(own)):
             raise typer.BadParameter(f"No run-time setting of {model}: {', '.join(unknown)}.")
         pipe.cfg = {**own, **changes}
-        scores = found_by(nlp, docs)
+        scores = found_by(nlp, docs, pipe.name)
         best, threshold = best_threshold(scores, parts=40)
         f1 = f1_at(scores, pipe.cfg["threshold"])
         typer.echo(f"| `{text}` | {100 * f1:.1f} | {100 * best:.1f} | {threshold:.3f} |")

@@ -140,7 +140,7 @@ def test_shares_add_up(benchmark, tiny_bert, tmp_path) -> None:
 
 def test_f1_under_run_time_settings(benchmark, tmp_path) -> None:
     nlp = spacy.blank("en")
-    pipe = nlp.add_pipe("locate_and_label_ner", name="ner")
+    pipe = nlp.add_pipe("locate_and_label_ner", name="entities")
     examples = make_examples(nlp)
     optimizer = nlp.initialize(lambda: examples)
     for _ in range(30):
@@ -188,7 +188,7 @@ def test_steps_and_spans_of_a_diffusion_of_any_name(benchmark, tmp_path) -> None
     assert all(row["words_per_cpu_second"] > 0 for row in rows)
     spacy.blank("en").to_disk(tmp_path / "model")
     failed = CliRunner().invoke(app, list(map(str, files)))
-    assert failed.exit_code == 2 and "There must be one diffusion_ner" in failed.output
+    assert failed.exit_code == 2 and "0 components are a diffusion_ner" in failed.output
 
 
 def test_an_ablation_says_where_its_figures_come_from(tmp_path) -> None:
@@ -201,6 +201,21 @@ def test_an_ablation_says_where_its_figures_come_from(tmp_path) -> None:
     result = srsly.read_json(tmp_path / "out.json")
     assert list(result["variants"]) == ["the paper's form"]
     assert result["versions"] and "--steps 1" in result["command"]
+
+
+def test_what_a_chosen_threshold_is_worth(benchmark, tmp_path) -> None:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    for part in ("train", "dev", "test"):
+        DocBin(docs=docs).to_disk(tmp_path / f"{part}.spacy")
+    app = typer.Typer()
+    app.command()(benchmark("thresholds").main)
+    args = [tmp_path, tmp_path / "out.json", "--system", "locate_and_label", "--steps", 40]
+    table = invoke(app, *args)
+    found = srsly.read_json(tmp_path / "out.json")["systems"]["locate_and_label"]
+    assert f"{100 * found['chosen']['f']:.1f} ({found['chosen']['threshold']:.2f})" in table
+    # Here test is dev.
+    assert found["chosen"] == pytest.approx({key: found["dev"][key] for key in ("threshold", "f")})
+    assert found["best"]["f"] > 0 and found["default"]["threshold"] == 0.5
 
 
 @pytest.mark.parametrize(

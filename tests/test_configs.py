@@ -1,6 +1,7 @@
 """Every shipped config parses, is complete for spaCy, and initialises."""
 
 import importlib
+from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -72,6 +73,22 @@ def test_diffusion_paper_has_the_settings_of_the_paper(monkeypatch) -> None:
     assert model["tok2vec"]["word_pooling"] == "max"
     same = {**ablation.PAPER}
     assert same.pop("component").items() <= component.items() and same.items() <= model.items()
+
+
+RATES = ("learn_rate", "head_learn_rate")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_warm_up_and_scores_follow_the_length_of_the_training(path) -> None:
+    config = util.load_config(path, overrides={"training.max_steps": 60}).interpolate()
+    training = util.registry.resolve({"training": config["training"]})["training"]
+    assert 60 % training["eval_frequency"] == 0 and training["eval_frequency"] <= 15
+    for name in RATES:
+        block = config["training"]["optimizer"].get(name)
+        if isinstance(block, dict):
+            rates = list(islice(util.registry.resolve({"rate": block})["rate"], 61))
+            peak = max(block.get(key, 0) for key in ("initial_rate", "first_rate", "second_rate"))
+            assert max(rates) == pytest.approx(peak) and rates[60] < 0.1 * peak
 
 
 # Settings of the component that differ when the ten sentences are to be memorised. The papers'

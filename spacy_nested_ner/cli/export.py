@@ -88,7 +88,7 @@ class _Questions:
     """The question for a label: the given one, or made from its name."""
 
     def __init__(self, source: Optional[str]) -> None:
-        from spacy_nested_ner.architectures.questions import from_template, read_questions
+        from spacy_nested_ner.systems.mrc.questions import from_template, read_questions
 
         self._given = read_questions(source)
         self._template = from_template

@@ -77,8 +77,12 @@ def inspect(
 
     RAISES (ValueError): If a file cannot be read or train has no entities under `spans_key`.
     """
-    from spacy_nested_ner.evaluation.inspection import inspect_limits, inspect_split, inspection
-    from spacy_nested_ner.evaluation.raw_text import compare_tokens
+    from spacy_nested_ner.evaluation.data.inspection import (
+        inspect_limits,
+        inspect_split,
+        inspection,
+    )
+    from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
 
     nlp, components = _pipeline(config_path, lang)
     train = read_examples(nlp, train_path)

@@ -26,7 +26,9 @@ LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
 ScoresOpt = Annotated[
     Optional[Path],
-    typer.Option("--scores", help="Output of `nested-ner evaluate`, to be shown at the top"),
+    typer.Option(
+        "--scores", help="JSON of `nested-ner evaluate` or `spacy evaluate`, shown at the top"
+    ),
 ]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
@@ -105,7 +107,7 @@ def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
     """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes, or
     `nested-ner evaluate` of one pipeline.
 
-    Raises ValueError if there are none under `nested_*` or `spans_{spans_key}_*`.
+    Raises ValueError if there are none.
     """
     import srsly
 

@@ -141,7 +141,7 @@ def _still_rising(nlp: Language, last_step: int) -> bool:
     for name in RATES:
         if isinstance(optimizer.get(name), dict) and last_step > 0:
             schedule = registry.resolve({"rate": optimizer[name]})["rate"]
-            before, last = list(islice(schedule, last_step - 1, last_step + 1))
-            if last > before:
+            rates = list(islice(schedule, last_step - 1, last_step + 1))
+            if len(rates) == 2 and rates[1] > rates[0]:
                 return True
     return False

@@ -9,9 +9,9 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.evaluation.entities import read_entities
-from spacy_nested_ner.evaluation.evaluate import evaluate_pipeline, remarks
-from spacy_nested_ner.evaluation.own_thresholds import own_thresholds
+from spacy_nested_ner.evaluation.scores.entities import read_entities
+from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, remarks
+from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
 
 TEXT = "antiCD28 growth. IL-2 rose."

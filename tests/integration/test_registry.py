@@ -23,16 +23,20 @@ REGISTERED = [
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.SortedTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"),
+    ("spacy_callbacks", "spacy_nested_ner.fit_threshold.v1"),
     ("spacy_cli", "nested-ner"),
     ("spacy_factories", "diffusion_ner"),
     ("spacy_factories", "locate_and_label_ner"),
     ("spacy_factories", "mrc_ner"),
     ("spacy_factories", "piqn_ner"),
     ("spacy_factories", "proposer_regressor_ner"),
+    ("spacy_loggers", "spacy_nested_ner.ConsoleLogger.v1"),
+    ("spacy_misc", "spacy_nested_ner.eval_frequency.v1"),
     ("spacy_scorers", "spacy_nested_ner.nested_scorer.v1"),
     ("thinc_optimizers", "spacy_nested_ner.AdamW.v1"),
     ("thinc_schedules", "spacy_nested_ner.two_stage_linear.v1"),
     ("thinc_schedules", "spacy_nested_ner.warmup_cosine.v1"),
+    ("thinc_schedules", "spacy_nested_ner.warmup_linear.v1"),
 ]
 
 
