@@ -19,7 +19,7 @@ class ModelSettings(Settings):
     """Settings of a system's model. Subclasses add their own."""
 
     dropout: Optional[float] = setting(
-        None, "of the head; null follows `training.dropout`", least=0.0, most=0.99
+        None, "of the head; null follows `training.dropout`", least=0, most=0.99
     )
     batch_words: int = setting(
         512,

@@ -29,7 +29,7 @@ from spacy_nested_ner.systems.diffusion.head import (
     noise_table,
     twins,
 )
-from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
+from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
 from spacy_nested_ner.systems.head import Batch, Gold, Predictions, mean_losses
 from spacy_nested_ner.systems.matched import Answers
 
@@ -255,7 +255,7 @@ def test_words_learn_whether_an_entity_begins_and_ends_with_them() -> None:
 def test_the_scores_of_words_move_the_pointers_of_all_spans() -> None:
     head, (words, mask) = make_head(word_weight=1.0).eval(), random_batch((6,))
     with torch.no_grad():
-        before = head.trajectory(words, mask, {"steps": 1})[0].spans
+        before = head.trajectory(words, mask, options_of(head, steps=1))[0].spans
         sentence = head.read(words, mask)
         assert sentence.boundaries.shape == (1, 6, 2)
         # A word's score is a linear function of the word: one that is high at word 4 alone.
@@ -263,7 +263,7 @@ def test_the_scores_of_words_move_the_pointers_of_all_spans() -> None:
         wanted = torch.full((6, 1), -100.0)
         wanted[4] = 100.0
         head.word_boundaries.weight[:] = (torch.linalg.pinv(states) @ wanted).T
-        after = head.trajectory(words, mask, {"steps": 1})[0].spans
+        after = head.trajectory(words, mask, options_of(head, steps=1))[0].spans
     assert len(before.unique()) > 1 and after.unique().tolist() == [4]
 
 
@@ -490,7 +490,7 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     dials = {"steps": 4, "n_spans": 40, "eta": 1.0}
     found = head(words, mask, options=options_of(head, **dials, threshold=0.1, found_in=found_in))
     assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
-    steps = head.trajectory(words, mask, dials)
+    steps = head.trajectory(words, mask, options_of(head, **dials))
     best: Dict[Tuple[int, ...], float] = {}
     for step in steps if found_in == "every_step" else steps[-1:]:
         for row, i in torch.nonzero((step.label >= 0) & (step.score >= 0.1) & step.real).tolist():
@@ -508,7 +508,7 @@ def test_scores_of_labels_are_means_over_spans_of_one_kind_that_meet(found_in) -
     head.classifier.output.bias.data[0] = -1.0
     dials = {"steps": 4, "n_spans": 40, "score": "label"}
     found = head(words, mask, options=options_of(head, **dials, threshold=0.35, found_in=found_in))
-    steps = head.trajectory(words, mask, dials)
+    steps = head.trajectory(words, mask, options_of(head, **dials))
     kinds = deal_kinds(steps[0].real.shape[1], 2)
     said: Dict[Tuple[int, ...], List[torch.Tensor]] = {}
     for step in steps if found_in == "every_step" else steps[-1:]:
@@ -539,7 +539,7 @@ def test_nan_of_spans_that_are_not_legal_is_seen() -> None:
     one = torch.ones(1, 1, dtype=torch.bool)
     step = Denoised(0, one, spans, spans, ~one, nan, nan[..., 0])
     for score in ("label", "sum"):
-        found = make_head(2).entities([step], {"score": score, "threshold": 0.5})
+        found = make_head(2).entities([step], DiffusionOptions(score=score, threshold=0.5))
         assert found.score.isnan().tolist() == [True]
 
 
@@ -557,14 +557,14 @@ def test_inference_depends_on_the_seed_alone(eta) -> None:
     place = torch.argsort(order)  # row i of the first call is row place[i] of the second
     again = [(order[row].item(), *rest) for row, *rest in rows_of(second)]
     assert sorted(again) == rows_of(first) and len(place) == 3
-    other = head.trajectory(words, mask, {"eta": eta, "seed": 4})
+    other = head.trajectory(words, mask, options_of(head, eta=eta, seed=4))
     assert not torch.equal(other[0].noisy, head.trajectory(words, mask, options)[0].noisy)
 
 
 def test_eta_adds_noise_to_the_steps_after_the_first() -> None:
     head, (words, mask) = make_head().eval(), random_batch((40,))
-    plain = head.trajectory(words, mask, {"eta": 0.0})
-    noisy = head.trajectory(words, mask, {"eta": 1.0})
+    plain = head.trajectory(words, mask, options_of(head, eta=0.0))
+    noisy = head.trajectory(words, mask, options_of(head, eta=1.0))
     assert torch.equal(plain[0].spans, noisy[0].spans)
     assert not torch.equal(plain[1].noisy, noisy[1].noisy)
 
@@ -574,14 +574,14 @@ def test_the_sentence_is_encoded_once(steps) -> None:
     head, (words, mask) = make_head().eval(), random_batch()
     calls = []
     head.lstm.register_forward_hook(lambda *_: calls.append(1))
-    assert len(head.trajectory(words, mask, {"steps": steps})) == steps
+    assert len(head.trajectory(words, mask, options_of(head, steps=steps))) == steps
     assert len(calls) == 1
 
 
 @pytest.mark.parametrize("n_spans", [1, 10, 300])
 def test_more_and_fewer_spans_than_trained_with(n_spans) -> None:
     head, (words, mask) = make_head(n_spans=12).eval(), random_batch()
-    (step,) = head.trajectory(words, mask, {"n_spans": n_spans, "steps": 1})
+    (step,) = head.trajectory(words, mask, options_of(head, n_spans=n_spans, steps=1))
     assert step.spans.shape == (3, n_spans, 2) and step.real.all()
     assert ((step.spans >= 0) & (step.spans < mask.sum(1)[:, None, None])).all()
 
@@ -602,7 +602,7 @@ def test_a_label_found_in_one_step_outlives_a_surer_label_of_another_step() -> N
         Denoised(1 - i, one, spans, spans, one, said, score)
         for i, (said, score) in enumerate(zip(labels, scores))
     ]
-    found = make_head(2).entities(steps, {"threshold": 0.8})
+    found = make_head(2).entities(steps, DiffusionOptions(threshold=0.8))
     assert rows_of(found) == [(0, 1, 2, 0), (0, 1, 2, 1)]
     assert sorted(found.score.tolist()) == pytest.approx([0.84, 0.9])
 
@@ -725,7 +725,7 @@ def test_published_forms_denoise_all_spans_to_the_entity_of_each_sentence(settin
         optimizer.zero_grad()
         torch.stack(list(mean_losses([head(words, mask, gold=gold)]).values())).sum().backward()
         optimizer.step()
-    last = head.eval().trajectory(words, mask, {})[-1]
+    last = head.eval().trajectory(words, mask, options_of(head))[-1]
     assert last.spans.unique(dim=1).tolist() == [[[0, 2]], [[4, 4]]]
 
 
@@ -773,15 +773,11 @@ def test_wrong_options_are_refused() -> None:
     head, (words, mask) = make_head(timesteps=10), random_batch()
     with pytest.raises(ValueError, match="steps must be 1 to 10"):
         head(words, mask, options=options_of(head, steps=11))
-    with pytest.raises(ValueError, match="n_spans must be at least 1"):
-        head(words, mask, options=options_of(head, n_spans=0))
-    for per_word in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="spans_per_word must be positive without n_spans"):
-            head(words, mask, options=options_of(head, n_spans=None, spans_per_word=per_word))
-    for eta in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="eta must be 0 to 1"):
-            head(words, mask, options=options_of(head, eta=eta))
-    with pytest.raises(ValueError, match="found_in"):
-        head(words, mask, options=options_of(head, found_in="no_step"))
-    with pytest.raises(ValueError, match=r"score.*label"):
-        head(words, mask, options=options_of(head, score="best"))
+    with pytest.raises(ValueError, match="n_spans must be null or a whole number of at least 1"):
+        DiffusionOptions(n_spans=0)
+    with pytest.raises(ValueError, match="spans_per_word must be positive without n_spans"):
+        DiffusionOptions(spans_per_word=0)
+    with pytest.raises(ValueError, match="eta must be a number from 0 to 1"):
+        DiffusionOptions(eta=1.1)
+    with pytest.raises(ValueError, match='found_in must be one of "every_step", "last_step"'):
+        DiffusionOptions(found_in="no_step")

@@ -401,9 +401,9 @@ def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"regressor": "quadratic"}, "linear, sigmoid, null"),
-        ({"classifier": "svm"}, "sigmoid, softmax"),
-        ({"label_loss": "hinge"}, "cross_entropy, focal"),
+        ({"regressor": "quadratic"}, "null or one of .linear., .sigmoid."),
+        ({"classifier": "svm"}, '"sigmoid", "softmax"'),
+        ({"label_loss": "hinge"}, '"cross_entropy", "focal"'),
         ({"lengths": []}, "lengths"),
         ({"lengths": [0, 1]}, "lengths"),
         ({"seed_iou": 0.0}, "seed_iou"),

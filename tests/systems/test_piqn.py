@@ -123,9 +123,9 @@ def test_anchors_keep_far_queries_away() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"query_source": "air"}, "words, learned, encoder"),
+        ({"query_source": "air"}, '"words", "learned", "encoder"'),
         ({"assignment": "best"}, "dynamic"),
-        ({"boundary": "tanh"}, "sigmoid, softmax"),
+        ({"boundary": "tanh"}, '"sigmoid", "softmax"'),
         ({"pointer": "laser"}, "additive"),
         ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
         ({"depth": 0}, "depth must be .* of at least 1"),

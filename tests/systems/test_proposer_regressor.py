@@ -343,7 +343,7 @@ def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> N
         ({"none_weight": 0.0}, "none_weight"),
         (
             {"dropout": 1.5},
-            "dropout must be a number from 0 to 0.99, or null, got 1.5",
+            "dropout must be null or a number from 0 to 0.99, got 1.5",
         ),
     ],
 )
