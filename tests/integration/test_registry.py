@@ -83,7 +83,9 @@ def test_importing_the_package_and_its_factories_is_light() -> None:
         "spacy_nested_ner",
         "spacy_nested_ner.about",
         "spacy_nested_ner.pipeline",
+        "spacy_nested_ner.pipeline.decode",
         "spacy_nested_ner.pipeline.factories",
+        "spacy_nested_ner.pipeline.options",
     ]
     assert ast.literal_eval(out) == modules
 
