@@ -8,6 +8,7 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span
+from spacy.util import filter_spans
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, remarks
@@ -190,6 +191,23 @@ def test_pairing_with_the_nearest_end_has_no_best_threshold_from_one_prediction(
     references = [eg.reference for eg in make_examples(nlp)]
     (own,) = evaluate_pipeline(nlp, references).to_dict()["thresholds"]
     assert own["threshold"] == 0.3 and own["best"] is None and own["lowest"] is None
+
+
+def test_later_components_see_what_the_threshold_lets_pass():
+    nlp = make_pipeline("piqn_ner", threshold=0.9)
+
+    @Language.component("keep_the_longest")
+    def keep_the_longest(doc):
+        doc.spans["sc"] = filter_spans(doc.spans["sc"])
+        return doc
+
+    nlp.add_pipe("keep_the_longest")
+    found = evaluate_pipeline(nlp, [eg.reference for eg in make_examples(nlp)]).to_dict()
+    (own,) = found["thresholds"]
+    assert own["threshold"] == 0.9 and own["best"] is None and own["highest_score"] is None
+    assert found["strict"]["micro"]["predicted"] == sum(
+        len(nlp(text).spans["sc"]) for text, _ in SENTENCES
+    )
 
 
 def test_spancat_has_a_threshold_too():

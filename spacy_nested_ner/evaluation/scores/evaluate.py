@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set
 
@@ -121,6 +121,8 @@ def evaluate_pipeline(
         if first.differing:
             differing = [chosen[i] for i in first.differing]
             last = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
+    if not first.answered:
+        raise ValueError(no_predictions(first.keys, spans_key, nlp))
     gold = _table(chosen, last.found, spans_key, ents, own.get(spans_key))
     raw = gold
     if last is not first:
@@ -145,14 +147,17 @@ class _Predictions:
     """What was found in each doc, by spans key, down to the lowest thresholds.
 
     other_tokens, other_sentences: of each doc, whether those of the reference are others. seconds:
-    spent on prediction, without tokenisation. words: tokens that were predicted on.
+    spent on prediction, without tokenisation. words: tokens that were predicted on. keys: of
+    `doc.spans` that were used. answered: whether some doc has what is to be scored.
     """
 
-    found: List[Dict[str, Dict[Entity, float]]]
-    other_tokens: List[bool]
-    other_sentences: List[bool]
-    seconds: float
-    words: int
+    found: List[Dict[str, Dict[Entity, float]]] = field(default_factory=list)
+    other_tokens: List[bool] = field(default_factory=list)
+    other_sentences: List[bool] = field(default_factory=list)
+    seconds: float = 0.0
+    words: int = 0
+    keys: Set[str] = field(default_factory=set)
+    answered: bool = False
 
     @property
     def differing(self) -> List[int]:
@@ -182,30 +187,27 @@ class _Predictor:
     ) -> _Predictions:
         """make: the doc to predict on for a reference.
 
-        RAISES (ValueError): If a doc comes back with another text, or none has spans of the key.
+        RAISES (ValueError): If a doc comes back with another text.
         """
         for _ in self.nlp.pipe(make(doc) for doc in references[:WARM_UP]):
             pass  # what a pipeline does only once is not part of its speed
         waiting = deque(make(doc) for doc in references)
         stream = (waiting.popleft() for _ in range(len(waiting)))
-        clock, result = Clock(), _Predictions([], [], [], 0.0, 0)
-        keys: Set[str] = set()
-        answered = False
+        clock, result = Clock(), _Predictions()
         with lowered(self.own):
             timed = clock.timed(self.nlp.pipe(stream, batch_size=self.batch_size))
             docs = self.progress(timed, len(references), what)
             for reference, doc in zip(references, docs, strict=True):
                 check_text(reference, doc)
-                answered |= read_entities(doc, self.spans_key, self.ents) is not None
-                keys.update(doc.spans)
+                entities = read_entities(doc, self.spans_key, self.ents)
+                result.answered = result.answered or entities is not None
+                result.keys.update(doc.spans)
                 result.found.append(self._read(doc))
                 result.other_tokens.append(not same_tokens(reference, doc))
                 result.other_sentences.append(
                     reference.has_annotation("SENT_START") and not same_sentences(reference, doc)
                 )
                 result.words += len(doc)
-        if references and not answered:
-            raise ValueError(no_predictions(keys, self.spans_key, self.nlp))
         result.seconds = clock.seconds
         return result
 

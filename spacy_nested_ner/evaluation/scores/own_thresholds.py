@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Optional
 
 import numpy as np
 from spacy.language import Language
-from spacy.pipeline import SpanCategorizer
+from spacy.pipeline import SpanCategorizer, SpanRuler
 
 from spacy_nested_ner.evaluation.scores.entities import Entity, EntityTable
 from spacy_nested_ner.evaluation.scores.metrics import strict
@@ -19,14 +19,17 @@ from spacy_nested_ner.pipeline.component import NestedNER
 LOWEST = 0.05
 """Lower thresholds are not looked at: they cost time and are never the best in practice."""
 
+KNOWN = ("spacy.", "spacy_nested_ner.", "spacy_transformers.")
+
 
 @dataclass
 class Threshold:
     """The threshold of one component.
 
     value: what the component has; None where it has none. searchable: whether lower scored spans
-    leave higher scored ones alone, so that one prediction at a low threshold holds those at all
-    higher ones. lowest: the lowest threshold above which all spans are known.
+    leave higher scored ones alone, here and in later components, so that one prediction at a low
+    threshold holds those at all higher ones. lowest: the lowest threshold above which all spans are
+    known.
     """
 
     component: str
@@ -59,15 +62,26 @@ def own_thresholds(nlp: Language) -> Dict[str, Threshold]:
     """The threshold of each component that scores spans, by spans key. Where two write to one key,
     only what the last one writes is seen."""
     found = {}
-    for name, pipe in nlp.pipeline:
+    for i, (name, pipe) in enumerate(nlp.pipeline):
         if isinstance(pipe, (NestedNER, SpanCategorizer)):
             value = pipe.cfg.get("threshold")
             lowest = LOWEST if value is None else min(LOWEST, value)
-            found[pipe.key] = Threshold(name, pipe, pipe.key, value, _searchable(pipe), lowest)
+            searchable = _keeps_spans(pipe) and not any(
+                _may_change(later, pipe.key) for _, later in nlp.pipeline[i + 1 :]
+            )
+            found[pipe.key] = Threshold(name, pipe, pipe.key, value, searchable, lowest)
     return found
 
 
-def _searchable(pipe: Any) -> bool:
+def _may_change(pipe: Any, key: str) -> bool:
+    """Whether a component may change spans that are there: it would see more of them at a lower
+    threshold. Nobody knows what components from elsewhere do."""
+    if isinstance(pipe, SpanRuler):
+        return pipe.key == key
+    return not type(pipe).__module__.startswith(KNOWN)
+
+
+def _keeps_spans(pipe: Any) -> bool:
     """Whether a lower threshold gives more spans and the same ones."""
     if not isinstance(pipe, NestedNER):
         return True
