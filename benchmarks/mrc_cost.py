@@ -120,7 +120,8 @@ def single(
         for n_labels in labels:
             nlp = pipeline(encoder, n_labels, form=form)
             docs = read(spacy.blank("en"), data, limit)
-            cache = nlp.get_pipe("ner").model.get_ref("tok2vec").get_ref("cross").shims[0].questions
+            pipe: Any = nlp.get_pipe("ner")
+            cache = pipe.model.get_ref("tok2vec").get_ref("cross").shims[0].questions
             anew, kept = [], []
             seconds(nlp, docs[:1], 1)
             for doc in docs * repeats:
