@@ -14,10 +14,9 @@ import typer
 from ablation import Entity, Scored, best_threshold, found_by, kept, trained, use_transformer
 from measuring import CONFIGS, provenance, read, write_result
 from spacy import util
-from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_nested_ner.systems.mrc.questions import from_template
+from spacy_nested_ner.systems.mrc.questions import from_template, read_questions
 
 THRESHOLD = 0.5
 
@@ -54,6 +53,7 @@ def main(
     use_transformer(source, transformer, mixed_precision=mixed_precision)
     settings = {"unanswered_share": unanswered_share}
     rows: Dict[str, Dict[str, Cell]] = {label: {} for label in without}
+    asked = questions_for(source, without)
 
     with tempfile.TemporaryDirectory() as folder:
         known = Path(folder) / "known.spacy"
@@ -63,7 +63,6 @@ def main(
         cpu = {"without": time.process_time() - begin}
     pipe: Any = nlp.get_pipe("ner")
     others = list(pipe.labels)
-    asked = {label: question(nlp, label) for label in without}
     for how in ("question", "template"):
         for label in without:
             pipe.add_label(label, asked[label] if how == "question" else from_template(label))
@@ -103,12 +102,13 @@ def write_without(source: Path, target: Path, labels: Set[str], limit: int) -> N
     DocBin(docs=docs, store_user_data=True).to_disk(target)
 
 
-def question(nlp: Language, label: str) -> str:
-    """The question for a label, from the source that the config names."""
-    given = nlp.get_pipe("ner").model.attrs["questions"]  # type: ignore[attr-defined]
-    if label not in given:
-        raise typer.BadParameter(f"the config's question_source has no question for {label}.")
-    return str(given[label])
+def questions_for(config: Dict[str, Any], labels: List[str]) -> Dict[str, str]:
+    """The questions for some labels, from the source that the config names."""
+    given = read_questions(config["components"]["ner"]["model"]["question_source"])
+    for label in labels:
+        if label not in given:
+            raise typer.BadParameter(f"the config's question_source has no question for {label}.")
+    return {label: given[label] for label in labels}
 
 
 def cell(scores: Scored, asked: str, wanted: str) -> Cell:

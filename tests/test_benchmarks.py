@@ -251,3 +251,40 @@ def test_mean_over_seeds(benchmark, tmp_path) -> None:
     table = invoke(benchmark("compare").app, "report", tmp_path)
     assert "| piqn_ner | 3 | 72.0 | 2.6 |" in table
     assert table.count("spancat") == 1
+
+
+def test_answers_to_one_question_taken_for_another(benchmark) -> None:
+    cell = benchmark("mrc_zero_shot").cell
+    found = [[((0, 1, "A"), 0.9), ((2, 3, "B"), 0.6), ((4, 5, "B"), 0.7)]]
+    scores = found, [{(0, 1, "B"), (2, 3, "B"), (4, 5, "A")}]
+    assert cell(scores, "B", "B") == pytest.approx((0.5, 0.5, 0.5, 0.5, 0.6))
+    assert cell(scores, "A", "B") == pytest.approx((1.0, 0.5, 2 / 3, 2 / 3, 0.9))
+
+
+def test_zero_shot(benchmark, tiny_bert, tmp_path) -> None:
+    path = tmp_path / "data.spacy"
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs, store_user_data=True).to_disk(path)
+    module, output = benchmark("mrc_zero_shot"), tmp_path / "found.json"
+    app = typer.Typer()
+    app.command()(module.main)
+    options = ("--config", "mrc_once_transformer", "--steps", "1", "--output", output)
+    args = (path, path, "--transformer", tiny_bert, "--without", "DNA", *options)
+    assert "| not trained, template |" in invoke(app, *args)
+    result = srsly.read_json(output)
+    names = ["not trained, question", "not trained, template", "trained"]
+    others = [f"answers for {label}" for label in ("CELL", "GPE", "ORG", "PER", "PROT")]
+    assert sorted(result["labels"]["DNA"]) == sorted([*names, *others])
+    unknown = CliRunner().invoke(app, [str(a) for a in args] + ["--without", "GPE"])
+    assert unknown.exit_code == 2 and "no question for GPE" in unknown.output
+
+
+def test_a_single_sentence_with_questions_kept(benchmark, tiny_bert, tmp_path) -> None:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    options = ("--labels", "3", "--limit", "3", "--repeats", "1", "--output", tmp_path / "x.json")
+    module = benchmark("mrc_cost")
+    invoke(module.app, "single", tiny_bert, tmp_path / "dev.spacy", *options)
+    cells = srsly.read_json(tmp_path / "x.json")["cells"]
+    assert [cell["form"] for cell in cells] == ["cnn", "once"]
+    assert all(cell["kept_ms"] > 0 and cell["read_ms"] > 0 for cell in cells)
