@@ -15,7 +15,7 @@ def as_markdown(text: str) -> str:
     lines, in_list = [], False
     for line in text.splitlines():
         entry = ENTRY.match(line)
-        if entry and not in_list:
+        if entry and not in_list and lines and lines[-1].strip():
             lines.append("")
         lines.append(f"- `{entry[1]}`: {line[entry.end() :]}" if entry else line)
         in_list = bool(entry) or (in_list and bool(line.strip()))

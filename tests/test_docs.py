@@ -108,7 +108,7 @@ def test_docstrings_become_lists() -> None:
     text = (
         "What it does: not a list.\n\nwords: `(n, h)` float,\n    more.\nstart, end: of it.\n\nEnd."
     )
-    assert as_markdown(text).splitlines()[2:] == [
+    assert as_markdown(text).splitlines()[1:] == [
         "",
         "- `words`: `(n, h)` float,",
         "    more.",
