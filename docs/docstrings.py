@@ -8,6 +8,8 @@ from griffe import Extension, Object
 
 # "spans: ...", "start, end: ...", "RAISES (ValueError): ..."
 ENTRY = re.compile(r"^([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*(?: \(\w+\))?): (?=\S)")
+# The next entry on the same line.
+NEXT = re.compile(r"(?<=[.;]) ([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
 
 
 def as_markdown(text: str) -> str:
@@ -17,8 +19,10 @@ def as_markdown(text: str) -> str:
         entry = ENTRY.match(line)
         if entry and not in_list and lines and lines[-1].strip():
             lines.append("")
-        lines.append(f"- `{entry[1]}`: {line[entry.end() :]}" if entry else line)
         in_list = bool(entry) or (in_list and bool(line.strip()))
+        if entry:
+            line = f"- `{entry[1]}`: {line[entry.end() :]}"
+        lines.append(NEXT.sub(r"\n- `\1`: ", line) if in_list else line)
     return "\n".join(lines)
 
 
