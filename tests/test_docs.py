@@ -105,7 +105,7 @@ def test_docstrings_become_lists() -> None:
         from docs.docstrings import as_markdown
     finally:
         sys.path.remove(str(ROOT))
-    text = "What it does: no list.\n\nwords: `(n, h)` float,\n    more. mask: too.\nstart, end: it.\n\nEnd."
+    text = "What it does.\n\nwords: `(n, h)` float,\n    more. mask: too.\nstart, end: it.\n\nEnd."
     assert as_markdown(text).splitlines()[1:] == [
         "",
         "- `words`: `(n, h)` float,",
