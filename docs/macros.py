@@ -106,6 +106,17 @@ def shares_command(folder: str) -> str:
     return f"{machine(result)}\n\n{shell([result['command']])}"
 
 
+def kept_questions(folder: str) -> str:
+    """A single sentence with questions that are read for each call and with kept ones."""
+    result = read(folder, "single.json")
+    rows = [
+        [f"`{cell['form']}`", cell["labels"], f"{cell['read_ms']:.1f}", f"{cell['kept_ms']:.1f}"]
+        for cell in result["cells"]
+    ]
+    table = tables.markdown(["form", "labels", "questions read", "questions kept"], rows)
+    return f"{table}\n\n{machine(result)}\n\n{shell([result['command']])}"
+
+
 def image(path: str, text: str) -> str:
     """A picture of the repository, as part of the page."""
     data = base64.b64encode((ROOT / path).read_bytes()).decode("ascii")
@@ -149,6 +160,7 @@ def define_env(env: Any) -> None:
         growth_commands,
         shares,
         shares_command,
+        kept_questions,
         image,
         command_line,
     ):
