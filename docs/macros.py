@@ -13,9 +13,9 @@ from typer.main import get_command
 
 from benchmarks import tables
 from spacy_nested_ner.cli import nested_ner_cli
-from spacy_nested_ner.pipeline.settings import ComponentSettings
+from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.systems import all_systems, get_system
-from spacy_nested_ner.systems.settings import Settings, defaults, describe, type_hints
+from spacy_nested_ner.systems.settings import Settings, defaults_of, describe, type_hints
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "benchmarks/results"
@@ -33,7 +33,7 @@ def options_table(name: str) -> str:
 
 def component_table() -> str:
     """Settings that all components share."""
-    return described(ComponentSettings)
+    return described(PipeSettings)
 
 
 def systems_table() -> str:
@@ -49,7 +49,7 @@ def described(settings: Type[Settings]) -> str:
     """A row for each setting of a class."""
     hints, known = type_hints(settings), describe(settings)
     rows = []
-    for name, default in defaults(settings).items():
+    for name, default in defaults_of(settings).items():
         rows.append(
             [
                 f"`{name}`",

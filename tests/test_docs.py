@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from spacy_nested_ner.systems import all_systems
-from spacy_nested_ner.systems.settings import defaults, describe
+from spacy_nested_ner.systems.settings import defaults_of, describe
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -46,9 +46,9 @@ def test_each_setting_has_a_row(macros, name: str) -> None:
         (system.options, macros.options_table(name)),
     ):
         shown = {cells[0].strip("`"): cells for cells in rows(table)}
-        assert set(shown) == set(defaults(settings))
+        assert set(shown) == set(defaults_of(settings))
         assert len({len(cells) for cells in shown.values()}) == 1
-        for key, default in defaults(settings).items():
+        for key, default in defaults_of(settings).items():
             assert shown[key][1] == f"`{json.dumps(default)}`"
             assert shown[key][3] == macros.escaped(describe(settings)[key].meaning)
 
