@@ -100,3 +100,30 @@ def shares(systems: Dict[str, Any], what: str) -> str:
         parts = [f"{100 * seconds.get(part, 0.0) / total:.1f}" for part in SHARES[what]]
         rows.append([f"`{name}`", f"{system['seconds'][what]:.2f}", *parts])
     return markdown(["system", "s", *SHARES[what]], rows)
+
+
+# What the measurements of `mrc_cost.py` and `diffusion_steps.py` are called, and their digits.
+MEASURED = {
+    "form": ("form", "{}"),
+    "labels": ("labels", "{}"),
+    "prediction": ("prediction, s", "{:.2f}"),
+    "training": ("training step, s", "{:.2f}"),
+    "read_ms": ("questions read, ms", "{:.0f}"),
+    "kept_ms": ("questions kept, ms", "{:.0f}"),
+    "n_spans": ("noisy spans", "{}"),
+    "spans_per_word": ("per word", "{:g}"),
+    "steps": ("steps", "{}"),
+    "f": ("F1", "{:.3f}"),
+    "words_per_cpu_second": ("words per CPU second", "{:.0f}"),
+}
+
+
+def measurements(result: Dict[str, Any]) -> str:
+    """One row for each measurement under "cells" or "rows"."""
+    found = result.get("cells") or result["rows"]
+    names = [name for name in MEASURED if any(name in each for each in found)]
+    rows = [
+        ["" if each.get(name) is None else MEASURED[name][1].format(each[name]) for name in names]
+        for each in found
+    ]
+    return markdown([MEASURED[name][0] for name in names], rows)

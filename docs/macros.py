@@ -106,15 +106,10 @@ def shares_command(folder: str) -> str:
     return f"{machine(result)}\n\n{shell([result['command']])}"
 
 
-def kept_questions(folder: str) -> str:
-    """A single sentence with questions that are read for each call and with kept ones."""
-    result = read(folder, "single.json")
-    rows = [
-        [f"`{cell['form']}`", cell["labels"], f"{cell['read_ms']:.1f}", f"{cell['kept_ms']:.1f}"]
-        for cell in result["cells"]
-    ]
-    table = tables.markdown(["form", "labels", "questions read", "questions kept"], rows)
-    return f"{table}\n\n{machine(result)}\n\n{shell([result['command']])}"
+def cells(folder: str, file: str) -> str:
+    """The measurements of a file one below the other, and the command that made them."""
+    result = read(folder, file)
+    return f"{tables.measurements(result)}\n\n{machine(result)}\n\n{shell([result['command']])}"
 
 
 def image(path: str, text: str) -> str:
@@ -160,7 +155,7 @@ def define_env(env: Any) -> None:
         growth_commands,
         shares,
         shares_command,
-        kept_questions,
+        cells,
         image,
         command_line,
     ):

@@ -86,6 +86,23 @@ def test_growth_and_shares_have_the_figures_of_the_files(macros) -> None:
         assert sum(float(cell) for cell in row[2:]) == pytest.approx(100, abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [("mrc_minilm", "forms.json"), ("mrc_minilm", "single.json"), ("diffusion_cnn", "steps.json")],
+)
+def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: str) -> None:
+    result_file = json.loads((RESULTS / folder / file).read_text("utf8"))
+    text = macros.cells(folder, file)
+    found = result_file.get("cells") or result_file["rows"]
+    assert len(rows(text)) == len(found)
+    assert result_file["command"] in text
+    for row, cell in zip(rows(text), found):
+        for number in (value for value in cell.values() if isinstance(value, float)):
+            assert any(
+                cell and abs(float(cell) - number) < 0.51 for cell in row if cell[:1].isdigit()
+            )
+
+
 def test_pages_use_macros_that_exist(macros) -> None:
     used = {name for page in PAGES for name in re.findall(r"{{ (\w+)\(", page.read_text("utf8"))}
     known: List[str] = []
