@@ -113,7 +113,7 @@ MEASURED = {
     "n_spans": ("noisy spans", "{}"),
     "spans_per_word": ("per word", "{:g}"),
     "steps": ("steps", "{}"),
-    "f": ("F1", "{:.3f}"),
+    "f": ("F1", "{:.1%}"),
     "words_per_cpu_second": ("words per CPU second", "{:.0f}"),
 }
 

@@ -96,11 +96,10 @@ def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: s
     found = result_file.get("cells") or result_file["rows"]
     assert len(rows(text)) == len(found)
     assert result_file["command"] in text
+    shown = {"f": "{:.1%}", "prediction": "{:.2f}", "training": "{:.2f}", "kept_ms": "{:.0f}"}
     for row, cell in zip(rows(text), found):
-        for number in (value for value in cell.values() if isinstance(value, float)):
-            assert any(
-                cell and abs(float(cell) - number) < 0.51 for cell in row if cell[:1].isdigit()
-            )
+        wanted = [form.format(cell[name]) for name, form in shown.items() if name in cell]
+        assert wanted and set(wanted) <= set(row)
 
 
 def test_pages_use_macros_that_exist(macros) -> None:
