@@ -11,6 +11,12 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
+DOCS = [
+    "mkdocs>=1.6,<2.0",
+    "mkdocs-material>=9.5,<10.0",
+    "mkdocs-macros-plugin>=1.3",
+    "mkdocstrings[python]>=0.30",
+]
 DEV = [
     "build>=1.0",  # `spacy package` makes wheels with it
     "hypothesis>=6.100",
@@ -50,6 +56,7 @@ setup(
         "transformers": TRANSFORMERS,
         "plots": PLOTS,
         "xmi": XMI,
+        "docs": DOCS,
         "dev": DEV + TRANSFORMERS + PLOTS + XMI,
     },
     entry_points={

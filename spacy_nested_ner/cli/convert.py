@@ -90,7 +90,7 @@ AllLabelsOpt = Annotated[
 SetOpt = Annotated[
     Optional[List[str]],
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="A setting of the format, see docs/corpora.md"
+        "--set", metavar="NAME=VALUE", help="A setting of the format, see docs/guide/corpora.md"
     ),
 ]
 SkipOpt = Annotated[

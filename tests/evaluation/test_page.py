@@ -394,7 +394,7 @@ def test_filters_and_menu(crowded, tmp_path):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_two_thousand_sentences_open_as_fast_as_sixty(tmp_path):
-    """2,000 sentences open in under 3 s (docs/evaluation.md says how it is measured). What a test
+    """2,000 sentences open in under 3 s. What a test
     can hold on to, whatever else the machine does: no more is drawn for them than for sixty, and
     opening does not take many times as long. Load can slow one of two openings, so that a slow
     pair is measured again."""

@@ -135,7 +135,7 @@ def no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
 
 
 def scores(run: Run) -> Dict[str, Any]:
-    """All numbers of one pipeline, ready for JSON. docs/evaluation.md says what each one means."""
+    """All numbers of one pipeline, ready for JSON. docs/guide/evaluation.md explains them."""
     table = run.table
     labels = by_label(table)
     return {

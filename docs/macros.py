@@ -1,0 +1,162 @@
+"""What the pages ask for in `{{ ... }}`: tables of settings from the dataclasses, tables of figures
+from the JSON files in `benchmarks/results`. No page has a number of its own."""
+
+import base64
+import html
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Type
+
+from typer import Context
+from typer.cli import get_docs_for_click
+from typer.main import get_command
+
+from benchmarks import tables
+from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.systems import all_systems, get_system
+from spacy_nested_ner.systems.settings import Settings, defaults_of, describe, type_hints
+
+ROOT = Path(__file__).parents[1]
+RESULTS = "benchmarks/results"
+
+
+def settings_table(name: str) -> str:
+    """Settings of the model of a system."""
+    return described(get_system(name).settings)
+
+
+def options_table(name: str) -> str:
+    """Run-time options of a system."""
+    return described(get_system(name).options)
+
+
+def component_table() -> str:
+    """Settings that all components share."""
+    return described(PipeSettings)
+
+
+def systems_table() -> str:
+    """Factory, architecture and paper of each system."""
+    rows = [
+        [f"[`{each.factory}`]({each.factory}.md)", f"`{each.registered}`", each.title]
+        for each in all_systems()
+    ]
+    return tables.markdown(["factory", "architecture", "paper"], rows)
+
+
+def described(settings: Type[Settings]) -> str:
+    """A row for each setting of a class."""
+    hints, known = type_hints(settings), describe(settings)
+    rows = []
+    for name, default in defaults_of(settings).items():
+        rows.append(
+            [
+                f"`{name}`",
+                f"`{json.dumps(default)}`",
+                known[name].expected(hints[name]),
+                known[name].meaning,
+                known[name].source,
+            ]
+        )
+    with_source = any(row[-1] for row in rows)
+    header = ["setting", "default", "values", "meaning", "source"]
+    if not with_source:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return tables.markdown(header, [[escaped(cell) for cell in row] for row in rows])
+
+
+def escaped(text: str) -> str:
+    """For a cell of a table."""
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def comparison(folder: str) -> str:
+    """The trainings in a folder of results, and the commands that made them."""
+    results = tables.trainings(ROOT / RESULTS / folder)
+    parts = [tables.comparison(results), tables.over_seeds(results)]
+    commands = list(dict.fromkeys(result["command"] for result in results))
+    commands.append(f"benchmarks/compare.py report {RESULTS}/{folder}")
+    parts += [machine(results[0]), shell(commands)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def growth(folder: str, axis: str) -> str:
+    """How time and memory grow along an axis."""
+    return tables.growth(read(folder, "growth.json")["cells"], axis)
+
+
+def growth_commands(folder: str) -> str:
+    """What made the tables of growth."""
+    runs = read(folder, "growth.json")["runs"]
+    commands = dict.fromkeys(run["command"] for run in runs)
+    return "\n\n".join(
+        [machine(runs[0]), shell([*commands, f"benchmarks/growth.py report {RESULTS}/{folder}"])]
+    )
+
+
+def shares(folder: str, what: str) -> str:
+    """Where the time goes, in "prediction" or "training"."""
+    return tables.shares(read(folder, "shares.json")["systems"], what)
+
+
+def shares_command(folder: str) -> str:
+    """What made the tables of shares."""
+    result = read(folder, "shares.json")
+    return f"{machine(result)}\n\n{shell([result['command']])}"
+
+
+def cells(folder: str, file: str) -> str:
+    """The measurements of a file one below the other, and the command that made them."""
+    result = read(folder, file)
+    return f"{tables.measurements(result)}\n\n{machine(result)}\n\n{shell([result['command']])}"
+
+
+def image(path: str, text: str) -> str:
+    """A picture of the repository, as part of the page."""
+    data = base64.b64encode((ROOT / path).read_bytes()).decode("ascii")
+    return f'<img alt="{html.escape(text)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def command_line() -> str:
+    """All commands with their arguments and options, as typer describes them."""
+    command = get_command(nested_ner_cli)
+    name = "python -m spacy nested-ner"
+    text = get_docs_for_click(obj=command, ctx=Context(command), name=name)
+    lines = [line for line in text.splitlines() if "-completion`" not in line]
+    return "\n".join(lines)
+
+
+def read(folder: str, file: str) -> Dict[str, Any]:
+    """A file of results."""
+    return json.loads((ROOT / RESULTS / folder / file).read_text("utf8"))
+
+
+def machine(result: Dict[str, Any]) -> str:
+    """Where the figures come from."""
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return f"{result['machine']}; {versions}."
+
+
+def shell(commands: List[str]) -> str:
+    """A block of commands."""
+    return "\n".join(["```bash", *(f"python {command}" for command in commands), "```"])
+
+
+def define_env(env: Any) -> None:
+    """Called by mkdocs-macros."""
+    for macro in (
+        settings_table,
+        options_table,
+        component_table,
+        systems_table,
+        comparison,
+        growth,
+        growth_commands,
+        shares,
+        shares_command,
+        cells,
+        image,
+        command_line,
+    ):
+        env.macro(macro)

@@ -1,0 +1,154 @@
+"""The docs show what the code and the result files say."""
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from spacy_nested_ner.systems import all_systems
+from spacy_nested_ner.systems.settings import defaults_of, describe
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SYSTEMS = [system.name for system in all_systems()]
+# The folder of the training with the shipped transformer config: `adversarial` is on in these.
+ADVERSARIAL = ["locate_and_label_ner", "proposer_regressor_ner", "piqn_ner"]
+
+
+@pytest.fixture
+def macros(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT))
+    yield importlib.import_module("docs.macros")
+    for name in [name for name in sys.modules if name.split(".")[0] in ("docs", "benchmarks")]:
+        del sys.modules[name]
+
+
+def rows(table: str) -> List[List[str]]:
+    """The cells of a Markdown table without its header."""
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def result(folder: str, system: str) -> Dict[str, Any]:
+    return json.loads((RESULTS / folder / f"{system}_seed0.json").read_text("utf8"))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_each_setting_has_a_row(macros, name: str) -> None:
+    system = next(each for each in all_systems() if each.name == name)
+    for settings, table in (
+        (system.settings, macros.settings_table(name)),
+        (system.options, macros.options_table(name)),
+    ):
+        shown = {cells[0].strip("`"): cells for cells in rows(table)}
+        assert set(shown) == set(defaults_of(settings))
+        assert len({len(cells) for cells in shown.values()}) == 1
+        for key, default in defaults_of(settings).items():
+            assert shown[key][1] == f"`{json.dumps(default)}`"
+            assert shown[key][3] == macros.escaped(describe(settings)[key].meaning)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_each_system_has_its_page(name: str) -> None:
+    text = (ROOT / "docs" / "systems" / f"{name}_ner.md").read_text("utf8")
+    assert f'settings_table("{name}")' in text and f'options_table("{name}")' in text
+    assert f"systems/{name}_ner.md" in (ROOT / "mkdocs.yml").read_text("utf8")
+
+
+def test_comparison_has_the_figures_and_commands_of_the_files(macros) -> None:
+    text = macros.comparison("genia_spacy_cnn")
+    shown = {cells[0].strip("`"): cells for cells in rows(text)}
+    assert len(shown) == 6
+    for system, cells in shown.items():
+        found = result("genia_spacy_cnn", system)
+        assert cells[2] == f"{100 * found['f1']:.1f}"
+        assert cells[4] == str(found["training"]["steps"])
+        assert found["command"] in text
+
+
+def test_growth_and_shares_have_the_figures_of_the_files(macros) -> None:
+    cells = json.loads((RESULTS / "growth_cnn" / "growth.json").read_text("utf8"))["cells"]
+    shown = {row[0].strip("`"): row[1:] for row in rows(macros.growth("growth_cnn", "labels"))}
+    for system, row in shown.items():
+        for value, cell in zip((5, 20, 114), row):
+            found = cells[f"{system} labels {value}"]
+            assert cell.endswith(f", {found['mib']:.0f}")
+    spans = {row[0].strip("`"): row[1:] for row in rows(macros.growth("growth_cnn", "span"))}
+    assert spans["piqn_ner"][:2] == ["as 32", "as 32"]
+    assert "limit" in spans["spancat"][3]
+    parts = rows(macros.shares("shares_minilm", "prediction"))
+    for row in parts:
+        assert sum(float(cell) for cell in row[2:]) == pytest.approx(100, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [("mrc_minilm", "forms.json"), ("mrc_minilm", "single.json"), ("diffusion_cnn", "steps.json")],
+)
+def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: str) -> None:
+    result_file = json.loads((RESULTS / folder / file).read_text("utf8"))
+    text = macros.cells(folder, file)
+    found = result_file.get("cells") or result_file["rows"]
+    assert len(rows(text)) == len(found)
+    assert result_file["command"] in text
+    shown = {"f": "{:.1%}", "prediction": "{:.2f}", "training": "{:.2f}", "kept_ms": "{:.0f}"}
+    for row, cell in zip(rows(text), found):
+        wanted = [form.format(cell[name]) for name, form in shown.items() if name in cell]
+        assert wanted and set(wanted) <= set(row)
+
+
+def test_pages_use_macros_that_exist(macros) -> None:
+    used = {name for page in PAGES for name in re.findall(r"{{ (\w+)\(", page.read_text("utf8"))}
+    known: List[str] = []
+
+    class Environment:
+        def macro(self, function: Any) -> None:
+            known.append(function.__name__)
+
+    macros.define_env(Environment())
+    assert used == set(known)
+
+
+def test_docstrings_become_lists() -> None:
+    pytest.importorskip("griffe")
+    sys.path.insert(0, str(ROOT))
+    try:
+        from docs.docstrings import as_markdown
+    finally:
+        sys.path.remove(str(ROOT))
+    text = "What it does.\n\nwords: `(n, h)` float,\n    more. mask: too.\nstart, end: it.\n\nEnd."
+    assert as_markdown(text).splitlines()[1:] == [
+        "",
+        "- `words`: `(n, h)` float,",
+        "    more.",
+        "- `mask`: too.",
+        "- `start, end`: it.",
+        "",
+        "End.",
+    ]
+
+
+def test_table_of_the_readme_has_the_figures_of_the_files() -> None:
+    text = (ROOT / "README.md").read_text("utf8")
+    table = rows(text[text.index("| factory | paper |") :].split("\n\n")[0])
+    names = [re.findall(r"`(\w+)`", cells[0])[0] for cells in table]
+    assert set(names) == {f"{name}_ner" for name in SYSTEMS} | {"spancat"}
+    for system, (_, _, cnn, minilm, minutes, speed, _) in zip(names, table):
+        folder = "genia_minilm_adversarial" if system in ADVERSARIAL else "genia_minilm"
+        small, large = result("genia_spacy_cnn", system), result(folder, system)
+        assert cnn == f"{100 * small['f1']:.1f}"
+        assert minilm == f"{100 * large['f1']:.1f}"
+        assert minutes == f"{large['training']['cpu_minutes']:.0f}"
+        assert speed == f"{large['words_per_second']:.0f}"
+
+
+def test_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text("utf8")
+    assert len(text.splitlines()) <= 120
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (ROOT / link).exists(), link
