@@ -34,7 +34,8 @@ def nlp():
 
 
 def found(nlp, text):
-    group = nlp(text).spans["sc"]
+    doc = nlp(text)
+    group = doc.spans["sc"]
     return [(s.start_char, s.end_char, s.label_) for s in group], group.attrs["scores"].tolist()
 
 
