@@ -304,6 +304,4 @@ def _percent(value: Optional[float]) -> str:
 
 
 def _page_file(name: str) -> str:
-    return (files("spacy_nested_ner.evaluation.page.page") / "files" / name).read_text(
-        encoding="utf8"
-    )
+    return (files("spacy_nested_ner.evaluation.page") / "files" / name).read_text(encoding="utf8")
