@@ -93,11 +93,11 @@ setup(
         ],
         "spacy_callbacks": [
             "spacy_nested_ner.fit_threshold.v1 = "
-            "spacy_nested_ner.training.callbacks:make_fit_threshold",
+            "spacy_nested_ner.evaluation.callbacks:make_fit_threshold",
         ],
         "spacy_loggers": [
             "spacy_nested_ner.ConsoleLogger.v1 = "
-            "spacy_nested_ner.training.callbacks:make_console_logger",
+            "spacy_nested_ner.evaluation.callbacks:make_console_logger",
         ],
         "spacy_misc": [
             "spacy_nested_ner.eval_frequency.v1 = "
