@@ -37,7 +37,7 @@ setup(
     packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
     package_data={
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
-        "spacy_nested_ner.evaluation.page.page": ["files/*"],
+        "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[
         "spacy>=3.8.0,<3.9.0",
@@ -100,11 +100,11 @@ setup(
         ],
         "spacy_callbacks": [
             "spacy_nested_ner.fit_threshold.v1 = "
-            "spacy_nested_ner.training.callbacks:make_fit_threshold",
+            "spacy_nested_ner.evaluation.callbacks:make_fit_threshold",
         ],
         "spacy_loggers": [
             "spacy_nested_ner.ConsoleLogger.v1 = "
-            "spacy_nested_ner.training.callbacks:make_console_logger",
+            "spacy_nested_ner.evaluation.callbacks:make_console_logger",
         ],
         "spacy_misc": [
             "spacy_nested_ner.eval_frequency.v1 = "

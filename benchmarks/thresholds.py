@@ -17,8 +17,9 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from spacy_nested_ner.cli.pipelines import read_examples
+from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
+from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST
 from spacy_nested_ner.evaluation.scores.thresholds import best_threshold, f_at
-from spacy_nested_ner.training.thresholds import LOW, scored_table
 
 
 def main(
@@ -61,8 +62,8 @@ def trained(
     nlp = spacy.load(folder / "model-last")
     dev = nlp.meta["thresholds"]["ner"]
     pipe: Any = nlp.get_pipe("ner")
-    table = scored_table(nlp, pipe, read_examples(nlp, corpus / "test.spacy"), LOW)
-    best = best_threshold(table, LOW)
+    table = scored_table(nlp, pipe, read_examples(nlp, corpus / "test.spacy"), LOWEST)
+    best = best_threshold(table, LOWEST)
     assert best is not None
     return {
         "cpu_minutes": minutes,

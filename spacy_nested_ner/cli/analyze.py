@@ -4,8 +4,9 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import srsly
 import typer
 from wasabi import msg
 
@@ -14,10 +15,7 @@ from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examp
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc
     from spacy.training import Example
-
-    from spacy_nested_ner.pipeline.component import NestedNER
 
 
 class Format(str, Enum):
@@ -46,8 +44,13 @@ SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans
 DocOpt = Annotated[
     Optional[int], typer.Option("--doc", min=1, help="Doc whose spans are followed, from 1")
 ]
-StepsOpt = Annotated[str, typer.Option(help="Denoising steps to try, with commas")]
-SpansOpt = Annotated[str, typer.Option(help="Numbers of noisy spans to try, with commas")]
+VaryOpt = Annotated[
+    Optional[List[str]],
+    typer.Option(
+        metavar="NAME=VALUES",
+        help="Values of a run-time option for the figures that compare some, such as steps=1,2,5",
+    ),
+]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
 LONGEST_DOC = 30
@@ -60,12 +63,10 @@ def analyze_cli(
     picture_format: FormatOpt = Format.svg,
     spans_key: SpansKeyOpt = "sc",
     doc: DocOpt = None,
-    steps: StepsOpt = "1,2,5,10",
-    spans: SpansOpt = "15,30,60",
+    vary: VaryOpt = None,
     gpu_id: GpuOpt = -1,
 ) -> None:
-    """Draw F1 by length for all pipelines, and for each of the five systems the pictures of its
-    paper: queries, boundary offsets, denoising steps, refinement of proposals, answers."""
+    """Draw F1 by length for all pipelines, and of each component the figures of its paper."""
     from spacy.cli._util import setup_gpu
 
     from spacy_nested_ner.corpora.files import written_together
@@ -79,8 +80,7 @@ def analyze_cli(
             )
         check_data(data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
-        grid = {"steps": _numbers("--steps", steps), "spans": _numbers("--spans", spans)}
-        figures = draw(models, data_path, spans_key, doc, **grid)
+        figures = draw(models, data_path, spans_key, doc, dict(map(_values, vary or [])))
         paths = {output_dir / f"{name}.{picture_format.value}": name for name in figures}
         with written_together(paths) as drafts:
             for path, name in paths.items():
@@ -92,11 +92,18 @@ def analyze_cli(
         typer.echo(str(path.resolve()))
 
 
-def _numbers(option: str, text: str) -> List[int]:
-    parts = text.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise ValueError(f"{option} is {text!r}; expected numbers from 1 with commas, like 1,5,10.")
-    return [int(part) for part in parts]
+def _values(text: str) -> Tuple[str, List[Any]]:
+    """The name and the values of `steps=1,2`.
+
+    Raises ValueError for another form.
+    """
+    name, _, values = text.partition("=")
+    try:
+        found = [srsly.json_loads(value) for value in values.split(",")]
+    except ValueError as err:
+        example = "expected a name and values with commas, like steps=1,5,10"
+        raise ValueError(f"--vary is {text!r}; {example}.") from err
+    return name.strip(), found
 
 
 def draw(
@@ -104,25 +111,28 @@ def draw(
     data_path: Path,
     spans_key: str = "sc",
     doc: Optional[int] = None,
-    steps: Sequence[int] = (1, 2, 5, 10),
-    spans: Sequence[int] = (15, 30, 60),
+    vary: Optional[Mapping[str, Sequence[Any]]] = None,
 ) -> Dict[str, Any]:
     """Figures by file name.
 
     doc: from 1, whose spans are followed; None chooses the one with most entities among those of at
         most `LONGEST_DOC` words.
+    vary: values of the run-time options that figures compare; None for those of the systems.
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be used.
     RAISES (ImportError): Without matplotlib.
     """
-    from spacy_nested_ner.evaluation.figures.plots import new_figure, plot_lengths
-    from spacy_nested_ner.evaluation.figures.probes import nested_pipes, system_of
-    from spacy_nested_ner.evaluation.page.page import remark
-    from spacy_nested_ner.evaluation.scores.metrics import by_label, by_length, strict
+    from spacy_nested_ner.evaluation.figures.lengths import plot_lengths
+    from spacy_nested_ner.evaluation.figures.view import nested_pipes
+    from spacy_nested_ner.evaluation.scores.metrics import by_label, by_length
+    from spacy_nested_ner.evaluation.scores.remarks import remark
     from spacy_nested_ner.evaluation.scores.report import run_pipeline
+    from spacy_nested_ner.systems.drawing import new_figure
 
     new_figure(1, 1)  # without matplotlib better now than after an hour
+    _check_values(vary or {})
     figures: Dict[str, Any] = {}
     lengths = {}
+    unused = set(vary or {})
     for model, name in zip(models, short_names(models)):
         nlp = load_pipeline(model)
         examples = read_examples(nlp, data_path)
@@ -132,19 +142,35 @@ def draw(
         except ValueError as err:
             raise ValueError(f"{model} on {data_path}: {err}") from err
         lengths[name] = by_length(table)
-        labels = by_label(table).items()
-        gold = {label for label, score in labels if score.gold}
-        what = remark(strict(table), gold, {label for label, score in labels if score.predicted})
+        what = remark(by_label(table))
         if what is not None:
             msg.warn(f"{name}: {what}")
-        pipes = nested_pipes(nlp)
-        if not any(system_of(pipe) for pipe in pipes.values()):
-            msg.info(f"{name} is none of the five systems: its F1 by length is all there is.")
-        for pipe_name, pipe in pipes.items():
-            made = _of_system(nlp, pipe, read_examples(nlp, data_path), chosen, steps, spans)
-            prefix = f"{name}-{pipe_name}".replace("/", "-")
-            figures.update({f"{prefix}-{what}": figure for what, figure in made.items()})
+        made = _of_components(nlp, read_examples(nlp, data_path), chosen, vary or {})
+        if not made:
+            msg.info(f"{name}: no component has figures of its own, F1 by length is all there is.")
+        figures.update({f"{name}-{what}".replace("/", "-"): made[what] for what in made})
+        unused -= {option for _, system in nested_pipes(nlp).values() for option in system.varied}
+    for option in sorted(unused):
+        msg.warn(f"--vary {option}: no component of these pipelines has a figure that varies it.")
     return {"f1_by_length": plot_lengths(lengths), **figures}
+
+
+def _check_values(vary: Mapping[str, Sequence[Any]]) -> None:
+    """Raise ValueError for an option that no figure varies, or for a value out of its range."""
+    from spacy_nested_ner.systems import all_systems
+    from spacy_nested_ner.systems.settings import take
+
+    systems = all_systems()
+    known = {name for system in systems for name in system.varied}
+    for name, values in vary.items():
+        if name not in known:
+            raise ValueError(f"--vary {name}: figures vary only {', '.join(sorted(known))}.")
+        for system in systems:
+            for value in values if name in system.varied else []:
+                try:
+                    take(system.options, {name: value})
+                except ValueError as err:
+                    raise ValueError(f"--vary {name}: {err}.") from err
 
 
 def _chosen(examples: "Sequence[Example]", spans_key: str, doc: Optional[int]) -> int:
@@ -159,45 +185,19 @@ def _chosen(examples: "Sequence[Example]", spans_key: str, doc: Optional[int]) -
     )
 
 
-def _of_system(
+def _of_components(
     nlp: "Language",
-    pipe: "NestedNER",
     examples: "Sequence[Example]",
     chosen: int,
-    steps: Sequence[int],
-    spans: Sequence[int],
+    vary: Mapping[str, Sequence[Any]],
 ) -> Dict[str, Any]:
-    """The pictures of the paper that a pipe comes from; none for one without pictures."""
-    from spacy_nested_ner.evaluation.figures import plots, probes
+    """The figures of the components of a pipeline that have some, by component and figure."""
+    from spacy_nested_ner.evaluation.figures.view import ComponentView, nested_pipes
 
-    docs: List[Doc] = list(nlp.pipe(eg.predicted for eg in examples))
-    doc, system = docs[chosen], probes.system_of(pipe)
-    if system == "piqn":
-        use = probes.query_use(pipe, docs)
-        return {
-            "query_locations": plots.plot_query_locations(use, pipe.labels),
-            "query_types": plots.plot_query_types(use, pipe.labels),
-        }
-    if system == "locate_and_label":
-        return {"offsets": plots.plot_offsets(probes.offset_counts(pipe, docs))}
-    if system == "proposer_regressor":
-        paths = probes.refinement_paths(pipe, doc)
-        count = len(paths[0].stages) if paths else 2
-        names = ["proposer", *(f"layer {i}" for i in range(1, count - 1)), "entity"]
-        words = probes.followed_words(pipe, doc)
-        title = "From proposals to entities"
-        return {"refinement": plots.plot_paths(paths, words, names, title)}
-    if system == "diffusion":
-        paths = probes.denoising_paths(pipe, doc)
-        names = ["noise", *(f"step {i}" for i in range(1, pipe.cfg["steps"] + 1))]
-        rows = probes.step_trade_off(nlp, pipe, examples, steps, spans)
-        words = probes.followed_words(pipe, doc)
-        return {
-            "trajectory": plots.plot_paths(paths, words, names, "From noise to entities"),
-            "trade_off": plots.plot_trade_off(rows),
-        }
-    if system == "mrc":
-        scores = probes.answer_scores(pipe, doc)
-        words = probes.followed_words(pipe, doc)
-        return {"answers": plots.plot_answers(scores, words, pipe.labels)}
-    return {}
+    figures: Dict[str, Any] = {}
+    for name, (pipe, system) in nested_pipes(nlp).items():
+        draw_own = system.figures()
+        if draw_own is not None:
+            made = draw_own(ComponentView(nlp, pipe, examples, chosen, vary))
+            figures.update({f"{name}-{what}": figure for what, figure in made.items()})
+    return figures

@@ -130,7 +130,7 @@ def evaluate(
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be read or used.
     """
     from spacy_nested_ner.about import __version__
-    from spacy_nested_ner.evaluation.scores.evaluate import remarks
+    from spacy_nested_ner.evaluation.scores.remarks import remarks
     from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
 
     runs = []

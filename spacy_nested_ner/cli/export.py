@@ -88,10 +88,10 @@ class _Questions:
     """The question for a label: the given one, or made from its name."""
 
     def __init__(self, source: Optional[str]) -> None:
-        from spacy_nested_ner.systems.mrc.questions import from_template, read_questions
+        from spacy_nested_ner.systems import all_systems
 
-        self._given = read_questions(source)
-        self._template = from_template
+        asking = (system.questions_from(source) for system in all_systems())
+        self._given, self._template = next(each for each in asking if each is not None)
         self.from_template: Set[str] = set()
 
     def __call__(self, label: str) -> str:

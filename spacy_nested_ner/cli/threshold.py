@@ -42,7 +42,11 @@ def threshold_cli(
     from spacy.cli._util import setup_gpu
 
     from spacy_nested_ner.corpora.files import written_folder
-    from spacy_nested_ner.training.thresholds import describe, fit_thresholds, with_thresholds
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import (
+        describe,
+        fit_thresholds,
+        with_thresholds,
+    )
 
     try:
         setup_gpu(gpu_id, silent=gpu_id < 0)

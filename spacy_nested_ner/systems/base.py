@@ -3,15 +3,30 @@ the head itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 from spacy_nested_ner.systems.settings import Settings, setting
 
 if TYPE_CHECKING:
-    from spacy_nested_ner.systems.head import Head
+    import numpy as np
+
+    from spacy_nested_ner.systems.head import Batch, Head
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,43 @@ class Limit:
     reach: Optional[float] = None
 
 
+class FigureInput(Protocol):
+    """What a system draws its figures from: a trained component and docs with gold entities.
+
+    Batches come with the labels of their rows, `(batch,)` int, where the system reads each segment
+    once for each label, else with None.
+    """
+
+    @property
+    def head(self) -> Any:
+        """The head, in evaluation mode."""
+
+    @property
+    def labels(self) -> Tuple[str, ...]:
+        """Names of the labels by their index."""
+
+    @property
+    def options(self) -> Any:
+        """The run-time options of the component, of the type that the system has for them."""
+
+    @property
+    def varied(self) -> Mapping[str, Sequence[Any]]:
+        """Values to try of the options in `System.varied`."""
+
+    def batches(self) -> Iterator[Tuple[Batch, Optional[np.ndarray]]]:
+        """All segments of all docs."""
+
+    @property
+    def followed_words(self) -> List[str]:
+        """The words of the one segment that is looked at closely."""
+
+    def followed(self) -> Iterator[Tuple[Batch, Optional[np.ndarray]]]:
+        """That segment; one batch of one row where rows have no labels."""
+
+    def score(self, **options: Any) -> Tuple[float, float]:
+        """Strict micro F1 of the pipeline, and words per second, with other run-time options."""
+
+
 @dataclass(frozen=True)
 class System:
     """One paper: its settings, its head, and what `inspect` and `analyze` ask of it.
@@ -63,6 +115,7 @@ class System:
     the head at run time. submodels: further encoders that the architecture takes, by name and with
     their type; all may be null. package: where its modules are: `head` with a class of the name of
     the architecture, which takes the width of the words, the number of labels and the settings.
+    varied: run-time options that its figures compare values of, with the values tried by default.
     """
 
     name: str
@@ -72,6 +125,7 @@ class System:
     options: Type[Options]
     submodels: Tuple[Tuple[str, Any], ...] = ()
     package: str = "spacy_nested_ner.systems"
+    varied: Mapping[str, Sequence[Any]] = field(default_factory=dict, hash=False)
 
     @property
     def factory(self) -> str:
@@ -88,8 +142,8 @@ class System:
         return locate(f"{self.package}.{self.name}.head:{self.architecture}")
 
     def figures(self) -> Optional[Callable[..., Dict[str, Any]]]:
-        """The function `draw` of the module `figures`, see `FigureInput`; None where there is no
-        such module."""
+        """The function `draw` of the module `figures`, which makes of a `FigureInput` matplotlib
+        figures by name; None where there is no such module."""
         module = f"{self.package}.{self.name}.figures"
         return locate(f"{module}:draw") if find_spec(module) else None
 
@@ -124,6 +178,16 @@ class System:
     def questions(self, model: Any) -> List[str]:
         """What an encoder of pairs is asked for each label, in the order of the labels."""
         raise NotImplementedError(f"{self.name} asks no questions.")
+
+    def questions_from(
+        self, source: Optional[str]
+    ) -> Optional[Tuple[Mapping[str, str], Callable[[str], str]]]:
+        """Questions by label, and what makes one of any label; None for a system that asks none.
+
+        source: a file or a ready-made set; None for no questions but those that are made.
+        RAISES (ValueError): If there is no such source.
+        """
+        return None
 
     def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
         """Which `(pairs, 2)` pairs of segment and label a training step reads, `(pairs,)` bool.

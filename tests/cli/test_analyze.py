@@ -17,6 +17,7 @@ def run(*args, code=0) -> str:
     return " ".join(result.output.split())
 
 
+VARIED = ("--vary", "steps=1,2", "--vary", "n_spans=4")
 PICTURES = {
     "piqn_ner": ["query_locations", "query_types"],
     "locate_and_label_ner": ["offsets"],
@@ -38,7 +39,7 @@ def data(tmp_path_factory):
 def test_each_system_has_the_pictures_of_its_paper(factory, data, tmp_path):
     make_pipeline(factory, threshold=0.0).to_disk(tmp_path / factory)
     out = tmp_path / "pictures"
-    run("analyze", tmp_path / factory, data, out, "--steps", "1,2", "--spans", "4", "--doc", 3)
+    run("analyze", tmp_path / factory, data, out, *VARIED, "--doc", 3)
     names = sorted(path.name for path in out.iterdir())
     own = [f"{factory}-ner-{picture}.svg" for picture in PICTURES[factory]]
     assert names == sorted(["f1_by_length.svg", *own])
@@ -58,7 +59,10 @@ def test_several_pipelines_as_png(data, tmp_path):
 @pytest.mark.parametrize(
     "options, problem",
     [
-        (("--steps", "1,x"), "--steps is '1,x'"),
+        (("--vary", "steps=1,x"), "--vary is 'steps=1,x'"),
+        (("--vary", "steps"), "--vary is 'steps'"),
+        (("--vary", "steps=1,0"), "--vary steps: steps must be a whole number from 1 to 1000"),
+        (("--vary", "step=1"), "--vary step: figures vary only n_spans, steps"),
         (("--doc", "99"), "--doc is 99, but the data has only 10 docs"),
         (("--spans-key", "nest"), "have: 'sc'"),
     ],
@@ -83,6 +87,6 @@ def test_remarks_on_what_there_is_no_picture_of(data, tmp_path):
     ruler.add_patterns([{"label": "DNA", "pattern": "nowhere"}])
     nlp.to_disk(tmp_path / "rules")
     printed = run("analyze", tmp_path / "rules", data, tmp_path / "out")
-    assert "rules is none of the five systems" in printed
+    assert "rules: no component has figures of its own" in printed
     assert "rules: The pipeline predicts no entity at all" in printed
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["f1_by_length.svg"]

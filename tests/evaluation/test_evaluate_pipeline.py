@@ -11,8 +11,9 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
-from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, remarks
+from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
 from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
+from spacy_nested_ner.evaluation.scores.remarks import remarks
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
 
 TEXT = "antiCD28 growth. IL-2 rose."
@@ -119,7 +120,7 @@ def test_sentences_are_the_pipelines_own():
     assert found["documents_with_other_tokens"] == 0
     assert (found["raw_text"]["f"], found["gold_tokens"]["f"]) == (0.0, 1.0)
     nothing, differs = remarks(found, "sc")
-    assert "Check the rules" in nothing and "sentencizer" in differs
+    assert "check its rules" in nothing and "sentencizer" in differs
 
 
 @pytest.mark.parametrize(
@@ -227,4 +228,6 @@ def test_a_pipeline_that_has_learned_nothing():
     references = [eg.reference for eg in make_examples(nlp) if len(eg.reference) > 1]
     nlp.get_pipe("ner").cfg["boundary_threshold"] = 1.0
     (remark,) = remarks(evaluate_pipeline(nlp, references).to_dict(), "sc")
-    assert "not even at a threshold of 0.05: component 'ner'" in remark and "Train longer" in remark
+    assert (
+        "not even at a threshold of 0.05: component 'ner'" in remark and "Train it longer" in remark
+    )

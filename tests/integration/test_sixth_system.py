@@ -5,7 +5,9 @@ import spacy
 import srsly
 from spacy.tokens import DocBin
 from spacy.training import Example
+from typer.testing import CliRunner
 
+from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.evaluation.data.limits import default_components, limits
 from spacy_nested_ner.pipeline.factories import register_system
 from spacy_nested_ner.systems import TABLE
@@ -34,7 +36,8 @@ def nlp():
 
 
 def found(nlp, text):
-    group = nlp(text).spans["sc"]
+    doc = nlp(text)
+    group = doc.spans["sc"]
     return [(s.start_char, s.end_char, s.label_) for s in group], group.attrs["scores"].tolist()
 
 
@@ -52,7 +55,9 @@ def test_it_is_saved_and_loaded(nlp, tmp_path) -> None:
 
 
 def test_its_settings_are_checked_by_name(nlp) -> None:
-    with pytest.raises(ValueError, match=r"'toy_ner': threshold must be a number from 0 to 1"):
+    with pytest.raises(
+        ValueError, match=r"'toy_ner': threshold must be a number from 0.0 to 1.0, got 2"
+    ):
         nlp("p53", component_cfg={"toy_ner": {"threshold": 2}})
     with pytest.raises(ValueError, match=r"Toy.v1: hidden_width must be .* at least 1, got 0"):
         nlp.add_pipe("toy_ner", "other", config={"model": {"hidden_width": 0}})
@@ -66,9 +71,6 @@ def test_its_limits_are_known(nlp) -> None:
 
 
 def test_it_is_inspected_and_analysed(nlp, tmp_path) -> None:
-    from spacy.cli._util import app
-    from typer.testing import CliRunner
-
     nlp.to_disk(tmp_path / "model")
     docs = []
     for text, spans in TEXTS.items():
@@ -77,10 +79,12 @@ def test_it_is_inspected_and_analysed(nlp, tmp_path) -> None:
         docs.append(doc)
     DocBin(docs=docs).to_disk(tmp_path / "data.spacy")
     data, model, out = (str(tmp_path / name) for name in ("data.spacy", "model", "figures"))
-    shown = CliRunner().invoke(app, ["nested-ner", "inspect", data, "--json"])
+    shown = CliRunner().invoke(nested_ner_cli, ["inspect", data, "--json"])
     assert shown.exit_code == 0, shown.output
-    assert "toy_ner" in str(srsly.json_loads(shown.output[shown.output.index("{") :]))
-    drawn = CliRunner().invoke(app, ["nested-ner", "analyze", model, data, out])
+    rows = srsly.json_loads(shown.output)["limits"]
+    (limit,) = (each for each in rows if each["component"] == "toy_ner")
+    assert (limit["limit"], limit["entities_of_other_length"]) == ("words of an entity", 0)
+    drawn = CliRunner().invoke(nested_ner_cli, ["analyze", model, data, out])
     assert drawn.exit_code == 0, drawn.output
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert names == {"f1_by_length.svg", "model-toy_ner-scores.svg"}

@@ -1,11 +1,10 @@
 """What `diffusion_ner` has beside the shared pipe: run-time dials and the way of its spans."""
 
 import pytest
+from spacy.training import Example
 from spacy.util import load_model_from_path
 
-from spacy_nested_ner.evaluation.figures.probes import trajectories
-from spacy_nested_ner.model.types import HeadInput
-from spacy_nested_ner.pipeline.segments import cut_segments
+from spacy_nested_ner.evaluation.figures.view import ComponentView
 from tests.conftest import SENTENCES, make_pipeline, scores_of, spans_of
 
 OPTIONS = {
@@ -24,9 +23,14 @@ def nlp():
 
 
 def way(nlp, docs):
-    pipe = nlp.get_pipe("ner")
-    rows = cut_segments(docs, 128, 96).rows
-    return trajectories(pipe.model, HeadInput(docs, rows, options=pipe.cfg))
+    """The denoising steps of each doc."""
+    examples = [Example(doc, doc) for doc in docs]
+    view = ComponentView(nlp, nlp.get_pipe("ner"), examples)
+    steps = []
+    for view.number in range(len(docs)):
+        ((batch, _),) = view.followed()
+        steps.append(view.head.trajectory(batch.words, batch.mask, view.options))
+    return steps
 
 
 def test_the_way_ends_with_the_predicted_spans(nlp) -> None:

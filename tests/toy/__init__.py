@@ -18,7 +18,8 @@ class ToySystem(System):
     """Entities are single words."""
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
-        return [Limit("words of an entity", {}, "use another system", lengths={1}.__contains__)]
+        single = {1}.__contains__
+        return [Limit("words of an entity", {}, "use another system", lengths=single, reach=1)]
 
 
 SYSTEM = ToySystem("toy", "Toy", "A toy", ToySettings, Options, package="tests")

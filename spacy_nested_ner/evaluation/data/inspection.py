@@ -168,7 +168,7 @@ class _Segments:
 
 
 def _against(limit: Limit, segments: _Segments, lengths: Counter) -> Dict[str, Any]:
-    result: Dict[str, Any] = {"limit": limit.what, "settings": limit.settings}
+    result: Dict[str, Any] = {"limit": limit.what, "settings": limit.settings, "entities_over": 0}
     if limit.entities is not None:
         room = [limit.entities(words) for words in segments.words]
         over = [max(0, n - most) for n, most in zip(segments.entities, room)]
@@ -270,9 +270,11 @@ def _limit_warnings(row: Mapping[str, Any]) -> Iterator[str]:
             f"({settings}), {row['entities_over']} entities too many; {row['remedy']}."
         )
     if row.get("entities_of_other_length"):
-        beyond = row["entities_over"]
+        beyond = ""
+        if "reach" in row:
+            reach = f"({row['reach']:.1f} words)"
+            beyond = f", {row['entities_over']} of them longer than it can reach {reach}"
         yield (
             f"{name}: {row['entities_of_other_length']} entities are of a length that is not among "
-            f"the {row['limit']} ({settings}), {beyond} of them longer than it can reach "
-            f"({row['reach']:.1f} words); {row['remedy']}."
+            f"the {row['limit']} ({settings}){beyond}; {row['remedy']}."
         )

@@ -27,6 +27,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     span_scores,
 )
 from spacy_nested_ner.evaluation.scores.metrics import PRF
+from spacy_nested_ner.evaluation.scores.remarks import remark
 
 KINDS = (
     "right",
@@ -200,47 +201,14 @@ def _kind(entity: Entity, others: Set[Entity], none: str) -> str:
 
 # The page
 
-FEW_ENTITIES, LITTLE = 20, 0.05
-"""From so many gold entities on, an F below this is no accident."""
-
-
-def remark(score: PRF, labels: Set[str], predicted_labels: Set[str]) -> Optional[str]:
-    """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps.
-
-    score: strict, all labels together. labels, predicted_labels: that occur in the gold data and
-        in the predictions.
-    """
-    remedy = "Train it longer: more steps, and a warm-up that ends long before the last one."
-    if not score.predicted:
-        return (
-            f"The pipeline predicts no entity at all where there are {score.gold}. "
-            f"It has learned too little, or its threshold is too high. {remedy} Or lower the "
-            "`threshold` of its component."
-        )
-    if labels and not labels & predicted_labels:
-        return (
-            f"No predicted label ({_some(predicted_labels)}) is one of the gold data "
-            f"({_some(labels)}), so that nothing can be right. Use a pipeline trained on data with "
-            "the same labels."
-        )
-    if not score.right or (score.gold >= FEW_ENTITIES and (score.f or 0.0) < LITTLE):
-        return (
-            f"Next to nothing is right: {score.right} of {score.predicted} predictions, with "
-            f"{score.gold} gold entities. The pipeline has hardly learned anything. {remedy}"
-        )
-    return None
-
-
-def _some(labels: Set[str], most: int = 5) -> str:
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(sorted(labels)[:most]) + more
-
 
 def page_remark(comparisons: Sequence[Comparison]) -> Optional[str]:
     """The `remark` on what a page shows."""
-    gold = [mark for each in comparisons for mark in each.gold]
-    predicted = [mark for each in comparisons for mark in each.predicted]
-    return remark(_prf(gold, predicted), {m.label for m in gold}, {m.label for m in predicted})
+    return remark({label: _prf_of(comparisons, label) for label in _labels(comparisons)})
+
+
+def _labels(comparisons: Sequence[Comparison]) -> List[str]:
+    return sorted({mark.label for each in comparisons for mark in [*each.gold, *each.predicted]})
 
 
 def render_page(
@@ -274,8 +242,7 @@ def page_data(
     corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
 ) -> Dict[str, Any]:
     """What the page draws, as plain values. Labels and kinds of spans are indices."""
-    marks = [mark for each in comparisons for mark in [*each.gold, *each.predicted]]
-    labels = sorted({mark.label for mark in marks})
+    labels = _labels(comparisons)
     index = {label: i for i, label in enumerate(labels)}
     corpus = {part: _percent(corpus_scores.get(part)) for part in "prf"} if corpus_scores else None
     return {
@@ -284,7 +251,7 @@ def page_data(
         "corpus": corpus,
         "labels": labels,
         "kinds": KINDS,
-        "scores": [_score_row(comparisons, None), *(_score_row(comparisons, x) for x in labels)],
+        "scores": [_score_row(_prf_of(comparisons, label)) for label in (None, *labels)],
         "docs": [_doc(each, index) for each in comparisons],
     }
 
@@ -303,20 +270,21 @@ def _doc(comparison: Comparison, index: Mapping[str, int]) -> Dict[str, Any]:
         "found_words": None if comparison.predicted_words == words else comparison.predicted_words,
         "gold": spans(comparison.gold),
         "found": spans(comparison.predicted),
-        **_score(comparison.gold, comparison.predicted),
+        **_score_row(_prf(comparison.gold, comparison.predicted)),
     }
 
 
-def _score_row(comparisons: Sequence[Comparison], label: Optional[str]) -> Dict[str, Any]:
+def _prf_of(comparisons: Sequence[Comparison], label: Optional[str]) -> PRF:
+    """label: None for all."""
+
     def of_label(marks: Sequence[Mark]) -> List[Mark]:
         return [mark for mark in marks if label is None or mark.label == label]
 
     gold = of_label([mark for each in comparisons for mark in each.gold])
-    return _score(gold, of_label([mark for each in comparisons for mark in each.predicted]))
+    return _prf(gold, of_label([mark for each in comparisons for mark in each.predicted]))
 
 
-def _score(gold: Sequence[Mark], predicted: Sequence[Mark]) -> Dict[str, Any]:
-    score = _prf(gold, predicted)
+def _score_row(score: PRF) -> Dict[str, Any]:
     return {
         "p": _percent(score.precision),
         "r": _percent(score.recall),

@@ -43,8 +43,6 @@ from spacy_nested_ner.evaluation.scores.report import (
 )
 
 RAW, GOLD = "raw text", "gold tokens"
-WORTH_A_REMARK = 0.01
-"""Difference of F between raw text and gold tokens."""
 
 Progress = Callable[[Iterator[Doc], int, str], Iterable[Doc]]
 
@@ -104,14 +102,7 @@ def evaluate_pipeline(
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
         raise ValueError(no_gold(references, spans_key))
-    own = {
-        key: each
-        for key, each in own_thresholds(nlp).items()
-        if key == spans_key or any(doc.spans.get(key) for doc in chosen)
-    }
-    name = untrained(own)
-    if name is not None:
-        raise ValueError(f"Component {name!r} was never trained. Train it with `spacy train`.")
+    own = _trained_thresholds(nlp, chosen, spans_key)
     predict = _Predictor(nlp, spans_key, ents, own, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
     if gold_tokens:
@@ -140,6 +131,24 @@ def evaluate_pipeline(
         sum(first.other_sentences),
         [_facts(chosen, scored.found, each) for each in own.values()],
     )
+
+
+def _trained_thresholds(
+    nlp: Language, references: Sequence[Doc], spans_key: str
+) -> Dict[str, Threshold]:
+    """By the keys of which the data has entities.
+
+    RAISES (ValueError): For a component that was never trained.
+    """
+    own = {
+        key: each
+        for key, each in own_thresholds(nlp).items()
+        if key == spans_key or any(doc.spans.get(key) for doc in references)
+    }
+    name = untrained(own)
+    if name is not None:
+        raise ValueError(f"Component {name!r} was never trained. Train it with `spacy train`.")
+    return own
 
 
 @dataclass
@@ -240,58 +249,3 @@ def _facts(
     pairs = [(doc, each) for doc, each in zip(references, found) if key in doc.spans]
     docs, known = [doc for doc, _ in pairs], [each for _, each in pairs]
     return threshold_facts(own, _table(docs, known, key, own=own), _table(docs, known, key))
-
-
-def remarks(found: Dict[str, Any], spans_key: str) -> Iterator[str]:
-    """What deserves attention in the numbers of `Evaluation.to_dict`, with the remedy."""
-    if not found["strict"]["micro"]["predicted"]:
-        yield _nothing_predicted(found["thresholds"], spans_key)
-    if found["raw_text"] is None:
-        return
-    raw, gold = found["raw_text"]["f"], found["gold_tokens"]["f"]
-    if abs(gold - raw) < WORTH_A_REMARK:
-        return
-    text = "words joined by blanks" if found["documents_without_text"] else "raw text"
-    yield (
-        f"F is {100 * raw:.2f} on {text} and {100 * gold:.2f} with gold tokens and sentences. "
-        + " ".join(_remedies(found))
-    )
-
-
-def _remedies(found: Dict[str, Any]) -> Iterator[str]:
-    tokens, sentences = (found[f"documents_with_other_{what}"] for what in ("tokens", "sentences"))
-    if tokens:
-        yield (
-            f"In {tokens} docs the data has other tokens than the pipeline makes: convert the "
-            "training data with --tokens spacy and train again."
-        )
-    if sentences:
-        yield (
-            f"In {sentences} docs the data has other sentences than the pipeline finds: add a "
-            "sentencizer or senter before the component, or train on docs as long as those to come."
-        )
-
-
-def _nothing_predicted(thresholds: Sequence[Dict[str, Any]], spans_key: str) -> str:
-    own = next((each for each in thresholds if each["spans_key"] == spans_key), None)
-    if own is None:
-        return (
-            f"Nothing is predicted under spans key {spans_key!r}. Check the rules of the pipeline, "
-            "or choose another key with --spans-key."
-        )
-    name, threshold = own["component"], own["threshold"]
-    if own["highest_score"] is None:
-        reach = "" if own["lowest"] is None else f", not even at a threshold of {own['lowest']:g}"
-        return (
-            f"Nothing is predicted{reach}: component {name!r} has learned nothing yet. Train "
-            "longer: more steps, and a warm-up that ends long before the last one."
-        )
-    best = own["best"]
-    remedy = "Train longer: what is below it is wrong."
-    if best:
-        gain = f"F is {100 * best['f']:.2f} at {best['threshold']:g}"
-        remedy = f"Train longer, or set a lower threshold: {gain}."
-    return (
-        f"Nothing is predicted: no score reaches the threshold of {threshold:g} of component "
-        f"{name!r}, the highest is {own['highest_score']:.2f}. {remedy}"
-    )

@@ -66,7 +66,7 @@ def own_thresholds(nlp: Language) -> Dict[str, Threshold]:
         if isinstance(pipe, (NestedNER, SpanCategorizer)):
             value = pipe.cfg.get("threshold")
             lowest = LOWEST if value is None else min(LOWEST, value)
-            searchable = _keeps_spans(pipe) and not any(
+            searchable = keeps_spans(pipe) and not any(
                 _may_change(later, pipe.key) for _, later in nlp.pipeline[i + 1 :]
             )
             found[pipe.key] = Threshold(name, pipe, pipe.key, value, searchable, lowest)
@@ -81,8 +81,8 @@ def _may_change(pipe: Any, key: str) -> bool:
     return not type(pipe).__module__.startswith(KNOWN)
 
 
-def _keeps_spans(pipe: Any) -> bool:
-    """Whether a lower threshold gives more spans and the same ones."""
+def keeps_spans(pipe: Any) -> bool:
+    """Whether a component gives at a lower threshold the same spans and more."""
     if not isinstance(pipe, NestedNER):
         return True
     settings = head_shim(pipe.model).settings

@@ -37,4 +37,5 @@ SYSTEM = DiffusionSystem(
     "DiffusionNER: Boundary Diffusion for Named Entity Recognition",
     DiffusionSettings,
     DiffusionOptions,
+    varied={"steps": (1, 2, 5, 10), "n_spans": (15, 30, 60)},
 )

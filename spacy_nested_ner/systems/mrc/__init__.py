@@ -1,7 +1,7 @@
 """A Unified MRC Framework for Named Entity Recognition (Li et al. 2020)."""
 
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from spacy.tokens import Doc
 from thinc.api import Model
@@ -11,7 +11,9 @@ from spacy_nested_ner.systems.base import ModelSettings, Options, System
 from spacy_nested_ner.systems.mrc.questions import (
     asked_pairs,
     collect_questions,
+    from_template,
     questions_of,
+    read_questions,
     report_templates,
     set_question,
 )
@@ -64,6 +66,11 @@ class MRCSystem(System):
 
     def questions(self, model: Any) -> List[str]:
         return questions_of(model)
+
+    def questions_from(
+        self, source: Optional[str]
+    ) -> Tuple[Mapping[str, str], Callable[[str], str]]:
+        return read_questions(source), from_template
 
     def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
         share = model.attrs["unanswered_share"]

@@ -14,7 +14,7 @@ from spacy.training.loggers import console_logger_v3
 from spacy.util import registry, resolve_dot_names
 from wasabi import Printer
 
-from spacy_nested_ner.training.thresholds import (
+from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     NOTHING_RIGHT,
     Fit,
     describe,

@@ -14,7 +14,7 @@ from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
-from spacy_nested_ner.training.callbacks import make_console_logger, make_fit_threshold
+from spacy_nested_ner.evaluation.callbacks import make_console_logger, make_fit_threshold
 from tests.conftest import make_examples, make_pipeline, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -9,7 +9,7 @@ import spacy
 from spacy.language import Language
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
-from spacy_nested_ner.training.thresholds import fit_thresholds, with_thresholds
+from spacy_nested_ner.evaluation.scores.fit_thresholds import fit_thresholds, with_thresholds
 from tests.conftest import SMALL_CNN, make_example, make_examples, make_pipeline, train
 
 SYSTEMS: Dict[str, Dict[str, Any]] = {

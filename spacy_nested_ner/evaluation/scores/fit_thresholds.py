@@ -17,6 +17,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     is_annotated,
     read_entities,
 )
+from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, keeps_spans
 from spacy_nested_ner.evaluation.scores.thresholds import (
     ThresholdChoice,
     best_of,
@@ -24,11 +25,7 @@ from spacy_nested_ner.evaluation.scores.thresholds import (
     f_at,
     tolerance,
 )
-from spacy_nested_ner.model.head_model import head_shim
-from spacy_nested_ner.pipeline.component import NestedNER
-from spacy_nested_ner.systems.mrc.head import MRC
 
-LOW = 0.05
 PASSES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 NOTHING_RIGHT = "it finds no right entity at any threshold; train it longer"
 
@@ -56,13 +53,12 @@ def describe(fit: Fit) -> str:
 def fit_thresholds(
     nlp: Language, examples: Sequence[Example]
 ) -> Tuple[Dict[str, Fit], Dict[str, str]]:
-    """The best threshold of each component that scores spans: the five systems of this package,
-    and spaCy's `spancat`. Nothing is changed.
+    """The best threshold of each component that scores spans: those of this package and spaCy's
+    `spancat`. Nothing is changed.
 
-    One prediction at a low threshold shows what all higher ones give, see
-    `evaluation.thresholds`. A component that pairs starts with the nearest ends (`mrc_ner` with
-    `decoding = "flat"` or without a match layer) does not allow that: it predicts once at each of
-    `PASSES`. A threshold that is as good as the best one stays.
+    One prediction at a low threshold shows what all higher ones give, see `best_threshold`. A
+    component whose spans change with its threshold, such as `mrc_ner` with `decoding = "flat"`,
+    predicts once at each of `PASSES`. A threshold that is as good as the best one stays.
 
     examples: with the docs to predict on as the pipeline will get them, as `spacy.training.Corpus`
         makes them.
@@ -79,7 +75,7 @@ def fit_thresholds(
         elif not any(len(eg.reference.spans[pipe.key]) for eg in gold):
             reasons[name] = f"the data has no entity under its key '{pipe.key}'"
         else:
-            fit = _fit_by_passes(nlp, pipe, gold) if _pairs_nearest(pipe) else _fit(nlp, pipe, gold)
+            fit = (_fit if keeps_spans(pipe) else _fit_by_passes)(nlp, pipe, gold)
             if isinstance(fit, Fit):
                 fits[name] = fit
                 del reasons[name]
@@ -120,17 +116,9 @@ def _copy_at(pipe: Any, threshold: float) -> Any:
     return copied
 
 
-def _pairs_nearest(pipe: Any) -> bool:
-    """Whether a lower threshold changes the spans that are found, not only how many."""
-    if not isinstance(pipe, NestedNER):
-        return False
-    head = head_shim(pipe.model).module
-    return isinstance(head, MRC) and (pipe.cfg.get("decoding") == "flat" or head.match is None)
-
-
 def _fit(nlp: Language, pipe: Any, examples: List[Example]) -> Fit | str:
     old = pipe.cfg["threshold"]
-    low = min(LOW, old)
+    low = min(LOWEST, old)
     table = scored_table(nlp, pipe, examples, low)
     choice = best_threshold(table, low)
     if choice is None:

@@ -1,0 +1,102 @@
+"""What deserves attention in the scores of a pipeline, each in a sentence with the remedy."""
+
+from __future__ import annotations
+
+from typing import Any, Collection, Dict, Iterator, Mapping, Optional
+
+from spacy_nested_ner.evaluation.scores.metrics import PRF
+
+WORTH_A_REMARK = 0.01
+"""Difference of F between raw text and gold tokens."""
+FEW_ENTITIES, LITTLE = 20, 0.05
+"""From so many gold entities on, an F below this is no accident."""
+LONGER = "Train it longer: more steps, and a warm-up that ends long before the last one."
+
+
+def remark(
+    by_label: Mapping[str, PRF], threshold: Optional[Mapping[str, Any]] = None
+) -> Optional[str]:
+    """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps.
+
+    by_label: strict scores. threshold: of the component that predicts, if known, see
+        `threshold_facts`.
+    """
+    counts = [(score.right, score.predicted, score.gold) for score in by_label.values()]
+    score = PRF(*map(sum, zip(*counts or [(0, 0, 0)])))
+    if not score.predicted:
+        return _nothing_predicted(score.gold, threshold)
+    labels = {label for label, each in by_label.items() if each.gold}
+    predicted = {label for label, each in by_label.items() if each.predicted}
+    if labels and not labels & predicted:
+        return (
+            f"No predicted label ({_some(predicted)}) is one of the gold data ({_some(labels)}), "
+            "so that nothing can be right. Use a pipeline trained on data with the same labels."
+        )
+    if not score.right or (score.gold >= FEW_ENTITIES and (score.f or 0.0) < LITTLE):
+        return (
+            f"Next to nothing is right: {score.right} of {score.predicted} predictions, with "
+            f"{score.gold} gold entities. The pipeline has hardly learned anything. {LONGER}"
+        )
+    return None
+
+
+def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str:
+    nothing = f"The pipeline predicts no entity at all where there are {gold}"
+    if threshold is None:
+        return (
+            f"{nothing}. It has learned too little, its threshold is too high, or its rules do not "
+            f"fit. {LONGER} Or lower the `threshold` of its component, or check its rules."
+        )
+    name = threshold["component"]
+    if threshold["highest_score"] is None:
+        lowest = threshold["lowest"]
+        reach = "" if lowest is None else f", not even at a threshold of {lowest:g}"
+        return f"{nothing}{reach}: component {name!r} has learned nothing yet. {LONGER}"
+    best = threshold["best"]
+    gain = f"F is {100 * best['f']:.2f} at {best['threshold']:g}" if best else ""
+    remedy = f" Or set a lower threshold: {gain}." if best else " What is below it is wrong."
+    return (
+        f"{nothing}: no score reaches the threshold of {threshold['threshold']:g} of component "
+        f"{name!r}, the highest is {threshold['highest_score']:.2f}. {LONGER}{remedy}"
+    )
+
+
+def _some(labels: Collection[str], most: int = 5) -> str:
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(sorted(labels)[:most]) + more
+
+
+def remarks(found: Dict[str, Any], spans_key: str) -> Iterator[str]:
+    """On the numbers of `Evaluation.to_dict`."""
+    own = next((each for each in found["thresholds"] if each["spans_key"] == spans_key), None)
+    counts = {
+        label: PRF(each["right"], each["predicted"], each["gold"])
+        for label, each in found["strict"]["by_label"].items()
+    }
+    little = remark(counts, own)
+    if little is not None:
+        yield little
+    if found["raw_text"] is None:
+        return
+    raw, gold = found["raw_text"]["f"], found["gold_tokens"]["f"]
+    if abs(gold - raw) < WORTH_A_REMARK:
+        return
+    text = "words joined by blanks" if found["documents_without_text"] else "raw text"
+    yield (
+        f"F is {100 * raw:.2f} on {text} and {100 * gold:.2f} with gold tokens and sentences. "
+        + " ".join(_remedies(found))
+    )
+
+
+def _remedies(found: Dict[str, Any]) -> Iterator[str]:
+    tokens, sentences = (found[f"documents_with_other_{what}"] for what in ("tokens", "sentences"))
+    if tokens:
+        yield (
+            f"In {tokens} docs the data has other tokens than the pipeline makes: convert the "
+            "training data with --tokens spacy and train again."
+        )
+    if sentences:
+        yield (
+            f"In {sentences} docs the data has other sentences than the pipeline finds: add a "
+            "sentencizer or senter before the component, or train on docs as long as those to come."
+        )
