@@ -21,6 +21,7 @@ from typing import Annotated, Any, Callable, Dict, Iterator, List, Optional
 
 import spacy
 import srsly
+import tables
 import thinc
 import torch
 import typer
@@ -47,7 +48,6 @@ MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfl
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
-BATCH_SIZES = (1, 8, 64)
 WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
 
 
@@ -297,7 +297,7 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
     begin = time.perf_counter()
     at = found_by(nlp, test)
     rate = sum(map(len, test)) / (time.perf_counter() - begin)
-    sizes = BATCH_SIZES if settings["speed"] else ()
+    sizes = tables.BATCH_SIZES if settings["speed"] else ()
     return {
         "model": name,
         "f1": f1_at(at, own),
@@ -320,50 +320,17 @@ def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON files")]) -> None:
     """Print the results as a Markdown table; draw the dev scores beside them (curves.svg)."""
-    results = [srsly.read_json(path) for path in sorted(output.glob("*_seed*.json"))]
+    results = tables.trainings(output)
     if not results:
         raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    columns = [
-        "system",
-        "seed",
-        "test F1",
-        "threshold tuned on dev",
-        "steps",
-        "minutes",
-        "CPU minutes",
-        "peak MiB",
-    ]
-    columns += ["words/s", *(f"ratio, batch {size}" for size in BATCH_SIZES)]
-    typer.echo(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
-    for result in sorted(results, key=lambda result: -result["f1"]):
-        training, settings = result["training"], result["settings"]
-        row = [settings["system"], settings["seed"], f"{100 * result['f1']:.1f}"]
-        row += [f"{100 * result['f1_tuned']:.1f} ({result['threshold_tuned']:.2f})"]
-        row += [training["steps"], f"{training['minutes']:.1f}"]
-        row += [f"{training['cpu_minutes']:.1f}", f"{training['peak_mib']:.0f}"]
-        row += [f"{result['words_per_second']:.0f}"]
-        ratios = (result["ratio"].get(str(size)) for size in BATCH_SIZES)
-        row += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-        typer.echo(f"| {' | '.join(map(str, row))} |")
-    over_seeds(results)
+    typer.echo(tables.comparison(results))
+    if tables.over_seeds(results):
+        typer.echo(f"\n{tables.over_seeds(results)}")
     curves = {}
     for result in results:
         name = f"{result['settings']['system']} (seed {result['settings']['seed']})"
         curves[name] = tuple(zip(*result["training"]["curve"]))
     draw(curves, output / "curves.svg", "steps", "F1 on dev")
-
-
-def over_seeds(results: List[Dict[str, Any]]) -> None:
-    """A second table: mean and standard deviation of the systems with more than one seed."""
-    scores: Dict[str, List[float]] = {}
-    for result in results:
-        scores.setdefault(result["settings"]["system"], []).append(100 * result["f1"])
-    several = {system: each for system, each in scores.items() if len(each) > 1}
-    if several:
-        typer.echo("\n| system | seeds | mean test F1 | standard deviation |\n|---|---|---|---|")
-    for system, each in sorted(several.items(), key=lambda item: -statistics.mean(item[1])):
-        mean, spread = statistics.mean(each), statistics.stdev(each)
-        typer.echo(f"| {system} | {len(each)} | {mean:.1f} | {spread:.1f} |")
 
 
 def draw(curves: Dict[str, Any], target: Path, x: str, y: str) -> None:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional
 
 import spacy
 import srsly
+import tables
 import torch
 import typer
 from inference import bare, peak, shipped_config, untrained_system
@@ -107,7 +108,7 @@ def run(
         )
         result["cells"][cell.key] = {**found, "run": len(result["runs"]) - 1}
         write_result(path, result)
-        typer.echo(f"{i}/{len(left)} {cell.key}: {shown(found, 'seconds')}", err=True)
+        typer.echo(f"{i}/{len(left)} {cell.key}: {tables.growth_cell(found)}", err=True)
 
 
 def values_of(system: str, axis: str) -> List[int]:
@@ -262,13 +263,8 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with growth.json"
     cells = srsly.read_json(path)["cells"]
     measured = [name for name in AXES if any(key.split()[1] == name for key in cells)]
     for name in measured:
-        axis, heads = AXES[name], names_of_values(name)
-        typer.echo(f"\n{axis.title}: CPU seconds (times the encoder alone), MiB\n")
-        typer.echo(f"| | {' | '.join(heads)} |\n{'|---' * (1 + len(heads))}|")
-        for system in SYSTEMS:
-            row = [table_entry(cells, system, name, value) for value in axis.values]
-            if any(row):
-                typer.echo(f"| `{system}` | {' | '.join(row)} |")
+        typer.echo(f"\n{AXES[name].title}: CPU seconds (times the encoder alone), MiB\n")
+        typer.echo(tables.growth(cells, name))
     draw(cells, measured, output / "growth.svg")
 
 
@@ -277,25 +273,6 @@ def names_of_values(axis: str) -> List[str]:
     unlimited = axis == "span"
     values = AXES[axis].values
     return ["unlimited" if unlimited and v == UNLIMITED else str(v) for v in values]
-
-
-def table_entry(cells: Dict[str, Any], system: str, axis: str, value: int) -> str:
-    """One cell; where a value changes nothing for the system, the other that stands for it."""
-    found = cells.get(Cell(system, axis, value).key)
-    if found is None:
-        stands = values_of(system, axis)[0]
-        known = value not in values_of(system, axis) and Cell(system, axis, stands).key in cells
-        return f"as {stands}" if known else ""
-    if "limit" in found:
-        return shown(found, "seconds")
-    return f"{shown(found, 'seconds')} s ({shown(found, 'ratio')}), {found['mib']:.0f}"
-
-
-def shown(found: Dict[str, Any], name: str) -> str:
-    """Two significant digits."""
-    if "limit" in found:
-        return f"over the {found['limit']} limit"
-    return f"{found[name]:.0f}" if found[name] >= 10 else f"{found[name]:.2g}"
 
 
 def draw(cells: Dict[str, Any], measured: List[str], target: Path) -> None:

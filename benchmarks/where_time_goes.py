@@ -15,6 +15,7 @@ from typing import Annotated, Any, Callable, Dict, Iterator, List
 
 import spacy
 import srsly
+import tables
 import torch
 import typer
 from inference import bare, shipped_config, untrained_system
@@ -32,9 +33,6 @@ from spacy_nested_ner.systems.locate_and_label import head as locate_and_label
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
-PREDICTION = ["encoder", "head", "batches", "decoding", "spans", "docs", "rest"]
-TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignment", "batches"]
-TRAINING += ["gold alignment", "optimizer", "rest"]
 # Methods of the heads that do not belong to the network itself.
 ASSIGNING = ("assign", "match", "shown", "sample")
 DECODING = ("decode", "_decode")
@@ -267,13 +265,8 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with shares.json"
     if not path.exists():
         raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
     result = srsly.read_json(path)
-    for what, columns in (("prediction", PREDICTION), ("training", TRAINING)):
-        typer.echo(f"\n{what}, % of the CPU time\n\n| | s | {' | '.join(columns)} |")
-        typer.echo("|---" * (2 + len(columns)) + "|")
-        for name, system in result["systems"].items():
-            seconds, total = system[what], sum(system[what].values())
-            shown = " | ".join(f"{100 * seconds.get(each, 0.0) / total:.1f}" for each in columns)
-            typer.echo(f"| `{name}` | {system['seconds'][what]:.2f} | {shown} |")
+    for what in tables.SHARES:
+        typer.echo(f"\n{what}, % of the CPU time\n\n{tables.shares(result['systems'], what)}")
 
 
 if __name__ == "__main__":

@@ -86,18 +86,25 @@ def test_growth_goes_on_where_it_stopped(benchmark, tmp_path) -> None:
     invoke(growth.app, "run", tmp_path, "--system", "piqn_ner", *options)
     assert path.read_bytes() == before
     table = invoke(growth.app, "report", tmp_path)
-    assert "| unlimited |" in table and "| `piqn_ner` | as 32 |" in table
+    assert "| system | 32 | unlimited |" in table and "| `piqn_ner` |" in table
     assert "spancat" not in table
     assert (tmp_path / "growth.svg").read_text().startswith("<?xml")
 
 
 def test_growth_shows_limits_and_flat_figures(benchmark) -> None:
-    growth = benchmark("growth")
     found = {"seconds": 1.234, "ratio": 12.3, "mib": 5.4, "run": 0}
-    cells = {"piqn_ner span 32": found, "spancat span 0": {"limit": "memory", "run": 0}}
-    entries = [growth.table_entry(cells, "piqn_ner", "span", v) for v in (8, 32, 0)]
-    assert entries == ["as 32", "1.2 s (12), 5", ""]
-    assert growth.table_entry(cells, "spancat", "span", 0) == "over the memory limit"
+    cells = {
+        "piqn_ner span 32": found,
+        "spancat span 8": found,
+        "spancat span 0": {"limit": "memory", "run": 0},
+        "spancat labels 5": found,
+    }
+    assert benchmark("tables").growth(cells, "span").splitlines() == [
+        "| system | 8 | 32 | unlimited |",
+        "| --- | --- | --- | --- |",
+        "| `piqn_ner` | as 32 | 1.2 s (12), 5 |  |",
+        "| `spancat` | 1.2 s (12), 5 |  | over the memory limit |",
+    ]
 
 
 def test_seeds_of_all_lengths_then_ever_longer_ones(benchmark) -> None:
@@ -117,15 +124,15 @@ def test_inner_categories_do_not_count_for_outer_ones(benchmark, monkeypatch) ->
 
 
 def test_shares_add_up(benchmark, tiny_bert, tmp_path) -> None:
-    module = benchmark("where_time_goes")
+    module, tables = benchmark("where_time_goes"), benchmark("tables")
     docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "dev.spacy")
     systems = ("--system", "mrc_ner", "--system", "diffusion_ner", "--system", "spancat")
     table = invoke(module.app, "run", tiny_bert, tmp_path / "dev.spacy", tmp_path, *systems)
     result = srsly.read_json(tmp_path / "shares.json")["systems"]
     for found in result.values():
-        assert set(found["prediction"]) <= set(module.PREDICTION)
-        assert set(found["training"]) <= set(module.TRAINING)
+        assert set(found["prediction"]) <= set(tables.PREDICTION)
+        assert set(found["training"]) <= set(tables.TRAINING)
         assert found["prediction"]["encoder"] > 0 and found["prediction"]["decoding"] > 0
         assert found["training"]["encoder, backward"] > 0 and found["training"]["optimizer"] > 0
         assert found["spans"] > 0
@@ -249,5 +256,42 @@ def test_mean_over_seeds(benchmark, tmp_path) -> None:
             result = {"settings": settings, "f1": f1, "training": training, **rest}
             srsly.write_json(tmp_path / f"{system}_seed{seed}.json", result)
     table = invoke(benchmark("compare").app, "report", tmp_path)
-    assert "| piqn_ner | 3 | 72.0 | 2.6 |" in table
+    assert "| `piqn_ner` | 3 | 72.0 | 2.6 |" in table
     assert table.count("spancat") == 1
+
+
+def test_answers_to_one_question_taken_for_another(benchmark) -> None:
+    cell = benchmark("mrc_zero_shot").cell
+    found = [[((0, 1, "A"), 0.9), ((2, 3, "B"), 0.6), ((4, 5, "B"), 0.7)]]
+    scores = found, [{(0, 1, "B"), (2, 3, "B"), (4, 5, "A")}]
+    assert cell(scores, "B", "B") == pytest.approx((0.5, 0.5, 0.5, 0.5, 0.6))
+    assert cell(scores, "A", "B") == pytest.approx((1.0, 0.5, 2 / 3, 2 / 3, 0.9))
+
+
+def test_zero_shot(benchmark, tiny_bert, tmp_path) -> None:
+    path = tmp_path / "data.spacy"
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs, store_user_data=True).to_disk(path)
+    module, output = benchmark("mrc_zero_shot"), tmp_path / "found.json"
+    app = typer.Typer()
+    app.command()(module.main)
+    options = ("--config", "mrc_once_transformer", "--steps", "1", "--output", output)
+    args = (path, path, "--transformer", tiny_bert, "--without", "DNA", *options)
+    assert "| not trained, template |" in invoke(app, *args)
+    result = srsly.read_json(output)
+    names = ["not trained, question", "not trained, template", "trained"]
+    others = [f"answers for {label}" for label in ("CELL", "GPE", "ORG", "PER", "PROT")]
+    assert sorted(result["labels"]["DNA"]) == sorted([*names, *others])
+    unknown = CliRunner().invoke(app, [str(a) for a in args] + ["--without", "GPE"])
+    assert unknown.exit_code == 2 and "no question for GPE" in unknown.output
+
+
+def test_a_single_sentence_with_questions_kept(benchmark, tiny_bert, tmp_path) -> None:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    options = ("--labels", "3", "--limit", "3", "--repeats", "1", "--output", tmp_path / "x.json")
+    module = benchmark("mrc_cost")
+    invoke(module.app, "single", tiny_bert, tmp_path / "dev.spacy", *options)
+    cells = srsly.read_json(tmp_path / "x.json")["cells"]
+    assert [cell["form"] for cell in cells] == ["cnn", "once"]
+    assert all(cell["kept_ms"] > 0 and cell["read_ms"] > 0 for cell in cells)

@@ -1,0 +1,129 @@
+"""Markdown tables from the JSON files of the benchmarks: their `report` commands print them, the
+docs show them. Plain Python, so that both are made without torch."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+BATCH_SIZES = (1, 8, 64)
+PREDICTION = ["encoder", "head", "batches", "decoding", "spans", "docs", "rest"]
+TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignment", "batches"]
+TRAINING += ["gold alignment", "optimizer", "rest"]
+SHARES = {"prediction": PREDICTION, "training": TRAINING}
+
+
+def markdown(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
+    """A table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def trainings(folder: Path) -> List[Dict[str, Any]]:
+    """The results of `compare.py` in a folder, best F1 first."""
+    results = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*_seed*.json"))]
+    return sorted(results, key=lambda result: -result["f1"])
+
+
+def comparison(results: Sequence[Dict[str, Any]]) -> str:
+    """One row for each training."""
+    header = ["system", "seed", "test F1", "threshold tuned on dev", "steps", "minutes"]
+    header += ["CPU minutes", "peak MiB", "words/s"]
+    rows = []
+    for result in results:
+        training, settings = result["training"], result["settings"]
+        row = [f"`{settings['system']}`", settings["seed"], f"{100 * result['f1']:.1f}"]
+        row += [f"{100 * result['f1_tuned']:.1f} ({result['threshold_tuned']:.2f})"]
+        row += [training["steps"], f"{training['minutes']:.1f}"]
+        row += [f"{training['cpu_minutes']:.1f}", f"{training['peak_mib']:.0f}"]
+        row += [f"{result['words_per_second']:.0f}"]
+        ratios = (result["ratio"].get(str(size)) for size in BATCH_SIZES)
+        rows.append([*row, *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
+    return markdown([*header, *(f"ratio, batch {size}" for size in BATCH_SIZES)], rows)
+
+
+def over_seeds(results: Sequence[Dict[str, Any]]) -> str:
+    """Mean and standard deviation of the systems with more than one seed; "" if there is none."""
+    scores: Dict[str, List[float]] = {}
+    for result in results:
+        scores.setdefault(result["settings"]["system"], []).append(100 * result["f1"])
+    rows = [
+        [f"`{name}`", len(each), f"{statistics.mean(each):.1f}", f"{statistics.stdev(each):.1f}"]
+        for name, each in scores.items()
+        if len(each) > 1
+    ]
+    return markdown(["system", "seeds", "mean test F1", "standard deviation"], rows) if rows else ""
+
+
+def growth(cells: Dict[str, Any], axis: str) -> str:
+    """One row for each system: CPU seconds (times the encoder alone), MiB."""
+    found: Dict[str, Dict[int, Any]] = {}
+    for key, cell in cells.items():
+        system, name, value = key.split()
+        if name == axis:
+            found.setdefault(system, {})[int(value)] = cell
+    # 0 is the longest span of "unlimited", but a number of entities.
+    unlimited = axis == "span"
+    values = sorted({value for each in found.values() for value in each})
+    if unlimited:
+        values.sort(key=lambda value: value or float("inf"))
+    header = ["unlimited" if unlimited and not value else value for value in values]
+    rows = []
+    for system, each in found.items():
+        least = min((value for value in each if value), default=0)
+        row = [f"`{system}`"]
+        for value in values:
+            # The window bounds the spans of most systems: shorter ones are the same measurement.
+            stands = f"as {least}" if unlimited and 0 < value < least else ""
+            row.append(growth_cell(each[value]) if value in each else stands)
+        rows.append(row)
+    return markdown(["system", *header], rows)
+
+
+def growth_cell(cell: Dict[str, Any]) -> str:
+    """Time, ratio and memory, or which limit was reached."""
+    if "limit" in cell:
+        return f"over the {cell['limit']} limit"
+    return f"{two_digits(cell['seconds'])} s ({two_digits(cell['ratio'])}), {cell['mib']:.0f}"
+
+
+def two_digits(number: float) -> str:
+    """Two significant digits, and all digits before the point."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def shares(systems: Dict[str, Any], what: str) -> str:
+    """% of the CPU time of each part. what: "prediction" or "training"."""
+    rows = []
+    for name, system in systems.items():
+        seconds, total = system[what], sum(system[what].values())
+        parts = [f"{100 * seconds.get(part, 0.0) / total:.1f}" for part in SHARES[what]]
+        rows.append([f"`{name}`", f"{system['seconds'][what]:.2f}", *parts])
+    return markdown(["system", "s", *SHARES[what]], rows)
+
+
+# What the measurements of `mrc_cost.py` and `diffusion_steps.py` are called, and their digits.
+MEASURED = {
+    "form": ("form", "{}"),
+    "labels": ("labels", "{}"),
+    "prediction": ("prediction, s", "{:.2f}"),
+    "training": ("training step, s", "{:.2f}"),
+    "read_ms": ("questions read, ms", "{:.0f}"),
+    "kept_ms": ("questions kept, ms", "{:.0f}"),
+    "n_spans": ("noisy spans", "{}"),
+    "spans_per_word": ("per word", "{:g}"),
+    "steps": ("steps", "{}"),
+    "f": ("F1", "{:.1%}"),
+    "words_per_cpu_second": ("words per CPU second", "{:.0f}"),
+}
+
+
+def measurements(result: Dict[str, Any]) -> str:
+    """One row for each measurement under "cells" or "rows"."""
+    found = result.get("cells") or result["rows"]
+    names = [name for name in MEASURED if any(name in each for each in found)]
+    rows = [
+        ["" if each.get(name) is None else MEASURED[name][1].format(each[name]) for name in names]
+        for each in found
+    ]
+    return markdown([MEASURED[name][0] for name in names], rows)
