@@ -1,35 +1,28 @@
-"""What several benchmarks share: limited processes, and where a figure comes from."""
+"""How all benchmarks run and are recorded: processes, clocks, memory, and JSON with its source."""
 
 import multiprocessing
 import os
 import platform
 import resource
+import shlex
 import signal
 import sys
+import time
 from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Annotated, Any, Callable, Dict, Optional
 
 import srsly
 import torch
 import typer
-from spacy.language import Language
-from spacy.tokens import Doc, DocBin
 
 from spacy_nested_ner.corpora.files import written_together
-from spacy_nested_ner.systems.mrc.questions import number_word
 
-CONFIGS = Path(__file__).parents[1] / "configs"
-SYSTEMS = [
-    "piqn_ner",
-    "locate_and_label_ner",
-    "diffusion_ner",
-    "proposer_regressor_ner",
-    "mrc_ner",
-    "spancat",
-]
 PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
+# Options of several benchmarks.
+Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
+Data = Annotated[Path, typer.Argument(help="A .spacy file")]
 
 
 def provenance() -> Dict[str, Any]:
@@ -37,7 +30,7 @@ def provenance() -> Dict[str, Any]:
     return {
         "versions": {name: version(name) for name in PACKAGES},
         "machine": f"{platform.system()}, {platform.machine()}, {hardware()}",
-        "command": " ".join(sys.argv),
+        "command": command(),
     }
 
 
@@ -51,56 +44,100 @@ def hardware() -> str:
     return f"{name}, {os.cpu_count()} cores{gpu}"
 
 
+def command() -> str:
+    """What follows `python` in the command line of this process."""
+    program, *arguments = sys.argv
+    if Path(program).parent == Path(__file__).parent:
+        return shlex.join(["-m", f"benchmarks.{Path(program).stem}", *arguments])
+    return shlex.join([Path(program).name, *arguments])
+
+
 def write_result(path: Path, result: Any) -> None:
     """JSON that is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with written_together([path]) as drafts:
         drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
 
 
-def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
-    """The first docs of a file; 0 for all."""
-    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
+def write_output(path: Optional[Path], result: Dict[str, Any]) -> None:
+    """A result and its provenance, where a file is asked for."""
+    if path is not None:
+        write_result(path, {**provenance(), **result})
 
 
-def only_pipe(nlp: Language, kind: Callable[[str, Any], bool], wanted: str) -> Any:
-    """The component of that kind, whatever its name.
+class Results:
+    """The cells of one JSON file, which is written after each of them. Those that are there already
+    need not be measured again."""
 
-    kind: says so of a component's factory and the component. wanted: what it is, for the error.
+    def __init__(self, path: Optional[Path], part: str = "cells", **settings: Any) -> None:
+        """path: of the file, which may be there; None keeps the cells in memory. part: their name
+        in the file. settings: of this run, the same for all cells.
 
-    Raises typer.BadParameter unless there is exactly one.
-    """
-    metas = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
-    found = [name for name, factory in metas.items() if kind(factory, nlp.get_pipe(name))]
-    if len(found) != 1:
-        has = ", ".join(f"'{name}' ({factory})" for name, factory in metas.items()) or "none"
-        raise typer.BadParameter(f"{len(found)} components are {wanted}; expected one of: {has}.")
-    return nlp.get_pipe(found[0])
+        Raises typer.BadParameter for a file of other settings.
+        """
+        self.path = path
+        there = path is not None and path.exists()
+        self.file = srsly.read_json(path) if there else {"runs": [], part: {}}
+        self.cells: Dict[str, Any] = self.file[part]
+        self.settings = settings
+        self.is_new = True
+        for run in self.file["runs"]:
+            other = [name for name, value in settings.items() if run.get(name, value) != value]
+            if other:
+                names = ", ".join(f"{name} {run[name]}" for name in other)
+                raise typer.BadParameter(f"{path} was measured with {names}: give another output.")
+
+    def add(self, key: str, cell: Dict[str, Any]) -> None:
+        """Take a cell and write the file."""
+        if self.is_new:
+            self.file["runs"].append({**provenance(), **self.settings})
+            self.is_new = False
+        self.cells[key] = {**cell, "run": len(self.file["runs"]) - 1}
+        if self.path is not None:
+            write_result(self.path, self.file)
 
 
-def questions_for(labels: List[str]) -> Dict[str, str]:
-    """A question for each label, all of them different."""
-    kinds = (number_word(i + 1) for i in range(len(labels)))
-    return {
-        label: f"Which things of kind {kind} are mentioned?" for label, kind in zip(labels, kinds)
-    }
+class Stopwatch:
+    """Seconds of a `with` block: `seconds` by the clock on the wall, `cpu` of this process."""
+
+    seconds: float
+    cpu: float
+
+    def __enter__(self) -> "Stopwatch":
+        self.seconds, self.cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.cpu = time.process_time() - self.cpu
+        self.seconds = time.perf_counter() - self.seconds
 
 
-def limited(
-    function: Callable[..., Dict[str, Any]], *arguments: Any, cpu_seconds: int, gib: float
+def peak() -> float:
+    """Largest resident size of this process so far, MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_process(
+    function: Callable[..., Dict[str, Any]],
+    *arguments: Any,
+    threads: int = 1,
+    cpu_seconds: Optional[float] = None,
+    gib: Optional[float] = None,
 ) -> Dict[str, Any]:
     """What a function returns in a process of its own; `{"limit": "time"}` or "memory" where it ran
     out of it. Needs Linux.
 
     The process is a fork, which has imported all this one has: torch must not have computed
-    anything here. cpu_seconds: CPU time of the process. gib: of its private memory.
+    anything here. threads: of torch. cpu_seconds: CPU time that the process may take. gib: private
+    memory that it may take.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(sender, gib, function, arguments))
+    process = context.Process(target=_answer, args=(sender, threads, gib, function, arguments))
     process.start()
     sender.close()
     while not receiver.poll(0.2):
-        if _cpu_seconds(process.pid) > cpu_seconds:
+        if cpu_seconds is not None and _cpu_seconds(process.pid) > cpu_seconds:
             process.kill()
             process.join()
             return {"limit": "time"}
@@ -123,8 +160,12 @@ def _cpu_seconds(pid: Any) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _answer(sender: Connection, gib: float, function: Callable, arguments: Any) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30), resource.RLIM_INFINITY))
+def _answer(
+    sender: Connection, threads: int, gib: Optional[float], function: Callable, arguments: Any
+) -> None:
+    torch.set_num_threads(threads)
+    if gib is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30), resource.RLIM_INFINITY))
     try:
         sender.send(function(*arguments))
     except (MemoryError, RuntimeError) as error:
