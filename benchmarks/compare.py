@@ -1,33 +1,23 @@
 """Train and measure several systems alike, then show the results as one table and one plot.
 
-python benchmarks/compare.py run corpus/genia results/genia_cnn --minutes 60
-python benchmarks/compare.py run corpus/genia results/genia_minilm --transformer DIRECTORY --train-limit 4000 --minutes 60
-python benchmarks/compare.py report results/genia_cnn
-python benchmarks/compare.py less-data corpus/genia results/less_data --system mrc_ner --system spancat --transformer DIRECTORY
+python -m benchmarks.compare run corpus/genia results/genia_cnn --minutes 60
+python -m benchmarks.compare run corpus/genia results/genia_minilm --transformer DIRECTORY --train-limit 4000 --minutes 60
+python -m benchmarks.compare report results/genia_cnn
+python -m benchmarks.compare less-data corpus/genia results/less_data --system mrc_ner --system spancat --transformer DIRECTORY
 
 Each training runs in a process of its own and leaves a JSON file when it is done; those that are
 there already are not run again. The plot needs matplotlib.
 """  # noqa: E501
 
 import itertools
-import json
-import random
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, Iterator, List, Optional
+from typing import Annotated, Any, Dict, List, Optional
 
 import spacy
 import srsly
-import tables
-import thinc
-import torch
 import typer
-from ablation import best_threshold, f1_at, found_by, use_transformer
-from inference import encoder_seconds, peak, seconds
-from measuring import CONFIGS, SYSTEMS, provenance, read, write_result
 from spacy import util
 from spacy.cli._util import setup_gpu
 from spacy.language import Language
@@ -35,6 +25,14 @@ from spacy.tokens import Doc
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 from thinc.api import Config
+
+from benchmarks import tables
+from benchmarks.budget import CLOCK, limit_time
+from benchmarks.harness import Stopwatch, in_process, peak, provenance, write_result
+from benchmarks.passes import encoder_seconds, seconds
+from benchmarks.plots import draw_lines
+from benchmarks.scores import best_threshold, f1_at, found_by
+from benchmarks.systems import CONFIGS, SYSTEMS, read, use_transformer
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -48,51 +46,6 @@ MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfl
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
-WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
-
-
-class Clock:
-    """The seconds that one training may take, from its first batch on, and the steps it made."""
-
-    budget: float = 0.0
-    begin: Optional[float] = None
-    steps: int = 0
-    now: Callable[[], float] = staticmethod(time.perf_counter)
-
-    def share(self) -> float:
-        """How much of the budget is used up, 0 to 1; 0 before the first batch."""
-        if self.begin is None:
-            return 0.0
-        return min(1.0, (self.now() - self.begin) / self.budget)
-
-
-CLOCK = Clock()
-
-
-@util.registry.batchers("benchmarks.until_time_is_up.v1")
-def until_time_is_up(batcher: Any) -> Any:
-    """Batches of one epoch after the other; the last comes when the budget is used up."""
-
-    def batches(examples: List[Any]) -> Iterator[List[Any]]:
-        examples = list(examples)
-        CLOCK.begin = CLOCK.now()
-        while True:
-            for batch in batcher(examples):
-                if CLOCK.share() >= 1:
-                    return
-                CLOCK.steps += 1
-                yield batch
-            random.shuffle(examples)
-
-    return batches
-
-
-@thinc.registry.schedules("benchmarks.linear_over_time.v1")
-def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
-    """Warm-up over a share of the budget, then linear decay over the rest."""
-    while True:
-        share = CLOCK.share()
-        yield initial_rate * min(share / warmup, (1 - share) / (1 - warmup))
 
 
 @app.command()
@@ -139,8 +92,7 @@ def train_each(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
     are trained."""
     shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
     output = Path(settings["output"])
-    shared.update(corpus=str(settings["corpus"]), output=str(output), command=" ".join(sys.argv))
-    output.mkdir(parents=True, exist_ok=True)
+    shared.update(corpus=str(settings["corpus"]), output=str(output))
     results = []
     for number, name in itertools.product(settings["seed"], settings["system"]):
         target = output / f"{name}_seed{number}.json"
@@ -148,8 +100,8 @@ def train_each(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
             typer.echo(f"{target}: done already")
         else:
             typer.echo(f"{target}: training")
-            task = json.dumps({**shared, "system": name, "seed": number, "target": str(target)})
-            subprocess.run([sys.executable, __file__, "one", task], check=True)
+            task = {**shared, "system": name, "seed": number, "target": str(target)}
+            write_result(target, in_process(one, task, threads=settings["threads"]))
         results.append(srsly.read_json(target))
     return results
 
@@ -194,38 +146,28 @@ def less_data(
     for name, scores in curves.items():
         typer.echo(f"| {name} | {' | '.join(f'{score:.1f}' for score in scores)} |")
     lines = {name: (percent, scores) for name, scores in curves.items()}
-    draw(lines, output / "less_data.svg", "% of the training data", "F1 on test")
+    draw_lines(lines, output / "less_data.svg", "% of the training data", "F1 on test")
 
 
-@app.command(hidden=True)
-def one(task: str) -> None:
-    """One training and its measurements, in a process of its own."""
-    settings = json.loads(task)
-    torch.set_num_threads(settings["threads"])
+def one(settings: Dict[str, Any]) -> Dict[str, Any]:
+    """One training and its measurements."""
     setup_gpu(settings["gpu_id"], silent=True)
-    target = Path(settings["target"])
-    folder = target.with_suffix("")
+    folder = Path(settings["target"]).with_suffix("")
     log = folder.with_suffix(".jsonl")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)  # of a run that was broken off; the logger would not write
     nlp = init_nlp(training_config(settings, log), use_gpu=settings["gpu_id"])
-    begin, cpu = time.perf_counter(), time.process_time()
-    train_loop(nlp, folder, use_gpu=settings["gpu_id"])
+    with Stopwatch() as watch:
+        train_loop(nlp, folder, use_gpu=settings["gpu_id"])
     training = {
-        "minutes": (time.perf_counter() - begin) / 60,
-        "cpu_minutes": (time.process_time() - cpu) / 60,
+        "minutes": watch.seconds / 60,
+        "cpu_minutes": watch.cpu / 60,
         "peak_mib": peak(),
         "steps": CLOCK.steps or nlp.config["training"]["max_steps"],
         "curve": [(row["step"], row["score"]) for row in srsly.read_jsonl(log)],
     }
-    result = {
-        "settings": settings,
-        **provenance(),
-        "command": settings.pop("command"),  # not that of this process
-        "training": training,
-        **measured(folder, settings),
-    }
-    write_result(target, result)
+    scores = measured(folder, settings)
+    return {"settings": settings, **provenance(), "training": training, **scores}
 
 
 def training_config(settings: Dict[str, Any], log: Path) -> Config:
@@ -253,30 +195,13 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
     }
     if settings["minutes"]:
         if settings["cpu_clock"]:
-            CLOCK.now = lambda: time.process_time() / settings["threads"]
-        limit_time(training, settings["minutes"])
+            threads = settings["threads"]
+            limit_time(training, settings["minutes"], lambda: time.process_time() / threads)
+        else:
+            limit_time(training, settings["minutes"])
     elif settings["steps"]:
         training["max_steps"] = settings["steps"]
     return Config(config)
-
-
-def limit_time(training: Dict[str, Any], minutes: float) -> None:
-    """End after so many minutes, with learning rates that decay over them."""
-    CLOCK.budget = 60 * minutes
-    training.update(max_steps=0, max_epochs=1)
-    training["batcher"] = {
-        "@batchers": "benchmarks.until_time_is_up.v1",
-        "batcher": training["batcher"],
-    }
-    optimizer = training["optimizer"]
-    for key in ("learn_rate", "head_learn_rate"):
-        rate = optimizer.get(key)
-        if isinstance(rate, dict) and rate["@schedules"] == WARMUP_LINEAR:
-            optimizer[key] = {
-                "@schedules": "benchmarks.linear_over_time.v1",
-                "initial_rate": rate["initial_rate"],
-                "warmup": rate["warmup_steps"],
-            }
 
 
 def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
@@ -294,9 +219,8 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
     _, name, own, tuned = max(choices)
     nlp = spacy.load(folder / name)
     test = read(nlp, corpus / "test.spacy", settings["test_limit"])
-    begin = time.perf_counter()
-    at = found_by(nlp, test)
-    rate = sum(map(len, test)) / (time.perf_counter() - begin)
+    with Stopwatch() as watch:
+        at = found_by(nlp, test)
     sizes = tables.BATCH_SIZES if settings["speed"] else ()
     return {
         "model": name,
@@ -304,7 +228,7 @@ def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
         "f1_tuned": f1_at(at, tuned),
         "threshold": own,
         "threshold_tuned": tuned,
-        "words_per_second": rate,
+        "words_per_second": sum(map(len, test)) / watch.seconds,
         "ratio": {str(size): ratio_at(nlp, test[:64], size) for size in sizes},
     }
 
@@ -330,24 +254,7 @@ def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON fil
     for result in results:
         name = f"{result['settings']['system']} (seed {result['settings']['seed']})"
         curves[name] = tuple(zip(*result["training"]["curve"]))
-    draw(curves, output / "curves.svg", "steps", "F1 on dev")
-
-
-def draw(curves: Dict[str, Any], target: Path, x: str, y: str) -> None:
-    """A line of `(xs, ys)` for each name."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    for name, line in curves.items():
-        axes.plot(*line, marker="o", label=name)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.legend()
-    figure.savefig(target, bbox_inches="tight")
-    typer.echo(f"Drawn in {target}")
+    draw_lines(curves, output / "curves.svg", "steps", "F1 on dev")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How time and memory of each system grow with words, labels, entities and the longest span.
 
-python benchmarks/growth.py run results/growth_cnn
-python benchmarks/growth.py run results/growth_minilm --transformer DIRECTORY_OR_HUB_NAME
-python benchmarks/growth.py report results/growth_cnn
+python -m benchmarks.growth run results/growth_cnn
+python -m benchmarks.growth run results/growth_minilm --transformer DIRECTORY_OR_HUB_NAME
+python -m benchmarks.growth report results/growth_cnn
 
 All systems have random weights and the same encoder, and run on one thread. Each cell of the grid
 runs in a process of its own; those that are in the folder already are not run again. The plot needs
@@ -11,22 +11,31 @@ matplotlib.
 
 import random
 import statistics
-import time
 import warnings
 from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional
 
 import spacy
 import srsly
-import tables
-import torch
 import typer
-from inference import bare, peak, shipped_config, untrained_system
-from measuring import SYSTEMS, limited, provenance, questions_for, write_result
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import registry
+
+from benchmarks import tables
+from benchmarks.harness import Results, Stopwatch, in_process, peak
+from benchmarks.passes import NO_OPTIMIZER
+from benchmarks.plots import pyplot
+from benchmarks.systems import (
+    SYSTEMS,
+    UNFILTERED,
+    bare,
+    questions_for,
+    shipped_config,
+    takes,
+    untrained_system,
+)
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -93,29 +102,24 @@ def run(
     shrink: Annotated[int, typer.Option(help="Docs with so many times fewer words")] = 1,
 ) -> None:
     """Measure what is not in the folder yet."""
-    path = output / "growth.json"
-    result = srsly.read_json(path) if path.exists() else {"runs": [], "cells": {}}
+    results = Results(output / "growth.json", transformer=transformer)
     cells = [Cell(s, a, value, shrink) for a in axis for s in system for value in values_of(s, a)]
-    left = [cell for cell in cells if cell.key not in result["cells"]]
-    if left:
-        result["runs"].append({**provenance(), "transformer": transformer})
+    left = [cell for cell in cells if cell.key not in results.cells]
     for i, cell in enumerate(left, start=1):
-        found = limited(
+        found = in_process(
             measure,
             *(cell, transformer, repeats, enough_seconds),
             cpu_seconds=cell_seconds,
             gib=cell_gib,
         )
-        result["cells"][cell.key] = {**found, "run": len(result["runs"]) - 1}
-        write_result(path, result)
+        results.add(cell.key, found)
         typer.echo(f"{i}/{len(left)} {cell.key}: {tables.growth_cell(found)}", err=True)
 
 
 def values_of(system: str, axis: str) -> List[int]:
     """The spans of most systems are bounded by the window alone, 128 words or the whole doc."""
-    if axis == "span" and system not in ("spancat", "locate_and_label_ner"):
-        return [32, UNLIMITED]
-    return AXES[axis].values
+    bounded = system == "spancat" or takes(system, "lengths")
+    return [32, UNLIMITED] if axis == "span" and not bounded else AXES[axis].values
 
 
 def measure(
@@ -123,7 +127,6 @@ def measure(
 ) -> Dict[str, Any]:
     """CPU seconds of the system and of the encoder alone, medians of pairs, and what each of them
     adds to the peak of the process, MiB; a training step is without the optimizer."""
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     axis = AXES[cell.axis]
     labels = GENIA if cell.axis != "labels" else [f"L{i}" for i in range(cell.value)]
@@ -155,7 +158,7 @@ def measure(
 
 def settings_of(cell: Cell, labels: List[str]) -> Dict[str, Any]:
     """What differs from the shipped config."""
-    changes: Dict[str, Any] = {"model": {}}
+    changes: Dict[str, Any] = {"model": {}, **UNFILTERED.get(cell.system, {})}
     longest = cell.value or cell.n_words if cell.axis == "span" else ENTITY_WORDS
     if cell.system == "spancat":
         changes["suggester"] = {
@@ -165,13 +168,9 @@ def settings_of(cell: Cell, labels: List[str]) -> Dict[str, Any]:
         }
     elif cell.axis == "span" and cell.value == UNLIMITED:
         changes.update(window=longest, stride=longest)
-    if cell.system == "locate_and_label_ner":
-        changes["filter_threshold"] = 0.0  # all seeds are proposals, more than are after training
-        if cell.axis == "span":
-            changes["model"]["lengths"] = seed_lengths(longest)
-    if cell.system == "proposer_regressor_ner":
-        changes["threshold"] = 0.0  # looks for the span of every proposal, as above
-    if cell.system == "mrc_ner":
+    if cell.axis == "span" and takes(cell.system, "lengths"):
+        changes["model"]["lengths"] = seed_lengths(longest)
+    if takes(cell.system, "questions"):
         changes["model"]["questions"] = questions_for(labels)
     return changes
 
@@ -185,8 +184,8 @@ def seed_lengths(longest: int) -> List[int]:
 
 
 def encoder_alone(transformer: Optional[str], sample: List[Doc]) -> Any:
-    """A second copy of the encoder that the systems have; that of `mrc_ner` reads each doc once."""
-    settings = shipped_config("piqn_ner", transformer)["components"]["ner"]["model"]["tok2vec"]
+    """A second copy of the encoder that the systems have, and that reads each doc once."""
+    settings = shipped_config(SYSTEMS[0], transformer)["components"]["ner"]["model"]["tok2vec"]
     encoder = registry.resolve({"model": settings})["model"]
     encoder.initialize(X=sample)
     return encoder
@@ -236,7 +235,7 @@ def training_step(nlp: Language, encoder: Any, docs: List[Doc]) -> List[Timed]:
     return [
         timed(learn, lambda: [[bare(nlp, doc) for doc in docs]]),
         timed(
-            lambda examples: nlp.update(examples, sgd=False),
+            lambda examples: nlp.update(examples, sgd=NO_OPTIMIZER),
             lambda: [[Example(bare(nlp, doc), doc) for doc in docs]],
         ),
     ]
@@ -247,9 +246,9 @@ def timed(function: Callable[..., Any], arguments: Callable[[], List[Any]]) -> T
 
     def call() -> float:
         given = arguments()
-        begin = time.process_time()
-        function(*given)
-        return time.process_time() - begin
+        with Stopwatch() as watch:
+            function(*given)
+        return watch.cpu
 
     return call
 
@@ -277,13 +276,8 @@ def names_of_values(axis: str) -> List[str]:
 
 def draw(cells: Dict[str, Any], measured: List[str], target: Path) -> None:
     """A column for each axis that was measured: time above, memory below."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     size = (4 * len(measured), 6)
-    figure, grid = pyplot.subplots(2, len(measured), figsize=size, squeeze=False)
+    figure, grid = pyplot().subplots(2, len(measured), figsize=size, squeeze=False)
     for column, name in enumerate(measured):
         axis = AXES[name]
         for row, (what, unit) in enumerate((("seconds", "CPU seconds"), ("mib", "MiB"))):

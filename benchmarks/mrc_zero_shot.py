@@ -1,22 +1,24 @@
 """Does `mrc_ner` find a label that it was never trained on, by its question alone? Trained without
 some labels, then asked for them, beside a training with them.
 
-python benchmarks/mrc_zero_shot.py corpus/genia/train.spacy corpus/genia/dev.spacy --transformer DIRECTORY --without DNA --without cell_line --train-limit 400 --steps 200
+python -m benchmarks.mrc_zero_shot corpus/genia/train.spacy corpus/genia/dev.spacy --transformer DIRECTORY --without DNA --without cell_line --train-limit 400 --steps 200
 """  # noqa: E501
 
 import tempfile
-import time
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Set
+from typing import Annotated, Any, Dict, List, NamedTuple, Set
 
 import torch
 import typer
-from ablation import Entity, Scored, best_threshold, found_by, kept, trained, use_transformer
-from measuring import CONFIGS, provenance, read, write_result
 from spacy import util
-from spacy.tokens import DocBin
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
 
-from spacy_nested_ner.systems.mrc.questions import from_template, read_questions
+from benchmarks.ablation import source_config, trained
+from benchmarks.harness import Output, Stopwatch, write_output
+from benchmarks.scores import Entity, Scored, best_threshold, found_by, kept
+from benchmarks.systems import read
+from spacy_nested_ner.systems.mrc.questions import from_template
 
 THRESHOLD = 0.5
 
@@ -31,6 +33,10 @@ class Cell(NamedTuple):
     best_threshold: float
 
 
+# By label, then by how it was asked for.
+Rows = Dict[str, Dict[str, Cell]]
+
+
 def main(
     train: Annotated[Path, typer.Argument(help="Training docs, a .spacy file")],
     dev: Annotated[Path, typer.Argument(help="Docs to score, a .spacy file")],
@@ -42,56 +48,61 @@ def main(
     dev_docs: int = 400,
     unanswered_share: float = 1.0,
     mixed_precision: Annotated[bool, typer.Option(help="Of the transformer")] = False,
-    output: Annotated[Optional[Path], typer.Option(help="Also write JSON")] = None,
+    output: Output = None,
 ) -> None:
     """Precision, recall and F1 of each held-out label, asked for by its question and by the
     template; what the answers to the questions of the other labels score when they are taken for
     it; and a training with all labels."""
     torch.set_num_threads(1)
-    source = util.load_config(CONFIGS / f"{config}.cfg")
-    source["corpora"]["train"]["limit"] = train_limit
-    use_transformer(source, transformer, mixed_precision=mixed_precision)
-    settings = {"unanswered_share": unanswered_share}
-    rows: Dict[str, Dict[str, Cell]] = {label: {} for label in without}
-    asked = questions_for(source, without)
-
-    with tempfile.TemporaryDirectory() as folder:
-        known = Path(folder) / "known.spacy"
-        write_without(train, known, set(without), train_limit)
-        begin = time.process_time()
-        nlp = trained(source, settings, known, steps)
-        cpu = {"without": time.process_time() - begin}
-    pipe: Any = nlp.get_pipe("ner")
-    others = list(pipe.labels)
-    for how in ("question", "template"):
-        for label in without:
-            pipe.add_label(label, asked[label] if how == "question" else from_template(label))
-        scores = found_by(nlp, read(nlp, dev, dev_docs))
-        for label in without:
-            rows[label][f"not trained, {how}"] = cell(scores, label, label)
-    for label in without:
-        rows[label].update({f"answers for {each}": cell(scores, each, label) for each in others})
-
-    begin = time.process_time()
-    nlp = trained(source, settings, train, steps)
-    cpu["with"] = time.process_time() - begin
+    run = {"config": config, "train_limit": train_limit, "transformer": transformer}
+    source = source_config({**run, "mixed_precision": mixed_precision})
+    source["components"]["ner"]["model"]["unanswered_share"] = unanswered_share
+    with tempfile.TemporaryDirectory() as folder, Stopwatch() as first:
+        path = Path(folder) / "known.spacy"
+        write_without(train, path, set(without), train_limit)
+        nlp = trained(source, {}, path, steps)
+    questions = {label: question(nlp, label) for label in without}
+    rows = not_trained(nlp, read(nlp, dev, dev_docs), questions)
+    with Stopwatch() as second:
+        nlp = trained(source, {}, train, steps)
     scores = found_by(nlp, read(nlp, dev, dev_docs))
     for label in without:
         rows[label]["trained"] = cell(scores, label, label)
+    show(rows, questions)
+    f1, threshold = best_threshold(scores)
+    cpu = {"without": first.cpu, "with": second.cpu}
+    typer.echo(f"\nAll labels, trained: F1 {100 * f1:.1f} at {threshold:.2f}. CPU seconds: {cpu}")
+    cells = {label: {k: row._asdict() for k, row in rows[label].items()} for label in rows}
+    whole = {"f1": f1, "threshold": threshold}
+    result = {"labels": cells, "questions": questions, "all_labels_trained": whole}
+    write_output(output, {**result, "cpu_seconds": cpu})
 
+
+def not_trained(nlp: Language, dev: List[Doc], questions: Dict[str, str]) -> Rows:
+    """Scores of labels that the pipeline has not learned, by label and by how it is asked."""
+    pipe: Any = nlp.get_pipe("ner")
+    others = list(pipe.labels)
+    rows: Rows = {label: {} for label in questions}
+    for how in ("question", "template"):
+        for label, text in questions.items():
+            asked = text if how == "question" else from_template(label)
+            pipe.add_label(label, question=asked)
+        scores = found_by(nlp, dev)
+        for label in questions:
+            rows[label][f"not trained, {how}"] = cell(scores, label, label)
+    for label in questions:
+        rows[label].update({f"answers for {each}": cell(scores, each, label) for each in others})
+    return rows
+
+
+def show(rows: Rows, questions: Dict[str, str]) -> None:
+    """A table for each label."""
     for label, table in rows.items():
-        typer.echo(f"\n{label}: {asked[label]}\n")
+        typer.echo(f"\n{label}: {questions[label]}\n")
         typer.echo("| | P | R | F1 | F1 at the best threshold |\n|---|---|---|---|---|")
         for name, row in table.items():
             shown = " | ".join(f"{100 * value:.1f}" for value in row[:4])
             typer.echo(f"| {name} | {shown} ({row.best_threshold:.2f}) |")
-    f1, threshold = best_threshold(scores)
-    typer.echo(f"\nAll labels, trained: F1 {100 * f1:.1f} at {threshold:.2f}. CPU seconds: {cpu}")
-    if output is not None:
-        cells = {label: {k: row._asdict() for k, row in rows[label].items()} for label in rows}
-        whole = {"f1": f1, "threshold": threshold}
-        result = {"labels": cells, "questions": asked, "all_labels_trained": whole}
-        write_result(output, {**result, "cpu_seconds": cpu, **provenance()})
 
 
 def write_without(source: Path, target: Path, labels: Set[str], limit: int) -> None:
@@ -102,13 +113,12 @@ def write_without(source: Path, target: Path, labels: Set[str], limit: int) -> N
     DocBin(docs=docs, store_user_data=True).to_disk(target)
 
 
-def questions_for(config: Dict[str, Any], labels: List[str]) -> Dict[str, str]:
-    """The questions for some labels, from the source that the config names."""
-    given = read_questions(config["components"]["ner"]["model"]["question_source"])
-    for label in labels:
-        if label not in given:
-            raise typer.BadParameter(f"the config's question_source has no question for {label}.")
-    return {label: given[label] for label in labels}
+def question(nlp: Language, label: str) -> str:
+    """The question for a label, from the source that the config names."""
+    given = nlp.get_pipe("ner").model.attrs["questions"]  # type: ignore[attr-defined]
+    if label not in given:
+        raise typer.BadParameter(f"the config's question_source has no question for {label}.")
+    return str(given[label])
 
 
 def cell(scores: Scored, asked: str, wanted: str) -> Cell:

@@ -1,27 +1,28 @@
 """F1 of a trained pipeline under run-time settings that differ from its own, without retraining.
 
-python benchmarks/run_time.py MODEL corpus/genia/dev.spacy '{}' '{"nms_decay": 1}'
+python -m benchmarks.run_time MODEL corpus/genia/dev.spacy '{}' '{"nms_decay": 1}'
 """
 
-from pathlib import Path
 from typing import Annotated, List
 
 import srsly
 import torch
 import typer
-from ablation import best_threshold, f1_at, found_by
-from measuring import only_pipe, read
 
+from benchmarks.harness import Data, Output, write_output
+from benchmarks.scores import best_threshold, f1_at, found_by
+from benchmarks.systems import only_pipe, read
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.pipeline.component import NestedNER
 
 
 def main(
     model: Annotated[str, typer.Argument(help="A trained pipeline")],
-    data: Annotated[Path, typer.Argument(help="Docs to score, a .spacy file")],
+    data: Data,
     settings: Annotated[List[str], typer.Argument(help="JSON; '{}' for the pipeline's own")],
     limit: Annotated[int, typer.Option(help="First docs; 0: all")] = 0,
     threads: int = 1,
+    output: Output = None,
 ) -> None:
     """Strict micro F1 at the pipeline's own threshold, and at the best one for these docs."""
     torch.set_num_threads(threads)
@@ -29,6 +30,7 @@ def main(
     pipe = only_pipe(nlp, lambda _, pipe: isinstance(pipe, NestedNER), "nested systems")
     docs, own = read(nlp, data, limit), dict(pipe.cfg)
     typer.echo("| settings | F1 | best F1 | at threshold |\n|---|---|---|---|")
+    rows = []
     for text in settings:
         changes = srsly.json_loads(text)
         if unknown := sorted(set(changes) - set(own)):
@@ -38,6 +40,8 @@ def main(
         best, threshold = best_threshold(scores, parts=40)
         f1 = f1_at(scores, pipe.cfg["threshold"])
         typer.echo(f"| `{text}` | {100 * f1:.1f} | {100 * best:.1f} | {threshold:.3f} |")
+        rows.append({"settings": changes, "f": f1, "best_f": best, "best_threshold": threshold})
+    write_output(output, {"docs": len(docs), "rows": rows})
 
 
 if __name__ == "__main__":

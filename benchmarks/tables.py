@@ -20,7 +20,7 @@ def markdown(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def trainings(folder: Path) -> List[Dict[str, Any]]:
-    """The results of `compare.py` in a folder, best F1 first."""
+    """The results of `compare` in a folder, best F1 first."""
     results = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*_seed*.json"))]
     return sorted(results, key=lambda result: -result["f1"])
 
@@ -59,24 +59,24 @@ def growth(cells: Dict[str, Any], axis: str) -> str:
     """One row for each system: CPU seconds (times the encoder alone), MiB."""
     found: Dict[str, Dict[int, Any]] = {}
     for key, cell in cells.items():
-        system, name, value = key.split()
+        system, name, number = key.split()
         if name == axis:
-            found.setdefault(system, {})[int(value)] = cell
+            found.setdefault(system, {})[int(number)] = cell
     # 0 is the longest span of "unlimited", but a number of entities.
     unlimited = axis == "span"
     values = sorted({value for each in found.values() for value in each})
     if unlimited:
         values.sort(key=lambda value: value or float("inf"))
-    header = ["unlimited" if unlimited and not value else value for value in values]
+    header = ["unlimited" if unlimited and not value else str(value) for value in values]
     rows = []
     for system, each in found.items():
         least = min((value for value in each if value), default=0)
-        row = [f"`{system}`"]
+        shown = [f"`{system}`"]
         for value in values:
             # The window bounds the spans of most systems: shorter ones are the same measurement.
             stands = f"as {least}" if unlimited and 0 < value < least else ""
-            row.append(growth_cell(each[value]) if value in each else stands)
-        rows.append(row)
+            shown.append(growth_cell(each[value]) if value in each else stands)
+        rows.append(shown)
     return markdown(["system", *header], rows)
 
 
@@ -102,10 +102,27 @@ def shares(systems: Dict[str, Any], what: str) -> str:
     return markdown(["system", "s", *SHARES[what]], rows)
 
 
-# What the measurements of `mrc_cost.py` and `diffusion_steps.py` are called, and their digits.
+# What measurements are called, and their digits.
 MEASURED = {
+    "system": ("system", "`{}`"),
+    "what": ("", "{}"),
     "form": ("form", "{}"),
     "labels": ("labels", "{}"),
+    "words": ("words", "{}"),
+    "batch_size": ("batch", "{}"),
+    "checkpointing": ("checkpointing", "{}"),
+    "seconds": ("s", "{:.2f}"),
+    "encoder_seconds": ("encoder alone, s", "{:.2f}"),
+    "spacy_transformers": ("spacy-transformers, s", "{:.2f}"),
+    "sorted_transformer": ("SortedTransformer, s", "{:.2f}"),
+    "ratio": ("ratio", "{:.2f}"),
+    "ratio_8": ("ratio, batch 8", "{:.2f}"),
+    "ratio_64": ("ratio, batch 64", "{:.2f}"),
+    "training_ratio": ("training / spancat's", "{:.2f}"),
+    "predicting": ("prediction / spancat's", "{:.2f}"),
+    "learning": ("training step / spancat's", "{:.2f}"),
+    "mib": ("MiB", "{:.0f}"),
+    "training_mib": ("training step, MiB", "{:.0f}"),
     "prediction": ("prediction, s", "{:.2f}"),
     "training": ("training step, s", "{:.2f}"),
     "read_ms": ("questions read, ms", "{:.0f}"),

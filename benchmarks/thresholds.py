@@ -1,21 +1,21 @@
 """What the threshold that `spacy train` chooses on dev is worth on test, beside the config's own.
 
-python benchmarks/thresholds.py corpus/litbank results/thresholds_litbank.json --system piqn --system diffusion --steps 500
+python -m benchmarks.thresholds corpus/litbank results/thresholds_litbank.json --system piqn --system diffusion --steps 500
 """  # noqa: E501
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Annotated, Any, Dict, List
 
 import spacy
 import torch
 import typer
-from measuring import CONFIGS, provenance, write_result
 from spacy import util
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
+from benchmarks.harness import Stopwatch, write_output
+from benchmarks.systems import CONFIGS
 from spacy_nested_ner.cli.pipelines import read_examples
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
 from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST
@@ -41,7 +41,7 @@ def main(
         cells = [f"{100 * found[key]['f']:.1f} ({found[key]['threshold']:.2f})" for key in COLUMNS]
         typer.echo(f"| {name} | {' | '.join(cells)} |")
     settings = {"corpus": str(corpus), "steps": steps, "dev_limit": dev_limit, "seed": seed}
-    write_result(output, {"settings": settings, **provenance(), "systems": systems})
+    write_output(output, {"settings": settings, "systems": systems})
 
 
 COLUMNS = ("default", "chosen", "best")
@@ -56,9 +56,9 @@ def trained(
     }
     overrides.update({"training.max_steps": steps, "system.seed": seed})
     overrides["corpora.dev.limit"] = dev_limit
-    begin = time.process_time()
-    train_loop(init_nlp(util.load_config(CONFIGS / f"{name}_cnn.cfg", overrides=overrides)), folder)
-    minutes = (time.process_time() - begin) / 60
+    config = util.load_config(CONFIGS / f"{name}_cnn.cfg", overrides=overrides)
+    with Stopwatch() as watch:
+        train_loop(init_nlp(config), folder)
     nlp = spacy.load(folder / "model-last")
     dev = nlp.meta["thresholds"]["ner"]
     pipe: Any = nlp.get_pipe("ner")
@@ -66,7 +66,7 @@ def trained(
     best = best_threshold(table, LOWEST)
     assert best is not None
     return {
-        "cpu_minutes": minutes,
+        "cpu_minutes": watch.cpu / 60,
         "dev": dev,
         "default": {"threshold": dev["old_threshold"], "f": f_at(table, dev["old_threshold"])},
         "chosen": {"threshold": dev["threshold"], "f": f_at(table, dev["threshold"])},

@@ -1,6 +1,5 @@
 """Every shipped config parses, is complete for spaCy, and initialises."""
 
-import importlib
 from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict
@@ -12,6 +11,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 
+from benchmarks.ablations.diffusion import PAPER
 from tests.conftest import QUESTIONS, make_examples, train
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.cfg"))
@@ -59,10 +59,8 @@ def test_config_learns_a_step_and_is_scored(path, load) -> None:
     assert all(scores[name] is not None for name in settings["score_weights"])
 
 
-def test_diffusion_paper_has_the_settings_of_the_paper(monkeypatch) -> None:
+def test_diffusion_paper_has_the_settings_of_the_paper() -> None:
     """Sections 4 and 5.3 and appendix C; the form of that name in the ablation has them, too."""
-    monkeypatch.syspath_prepend(str(CONFIGS[0].parents[1] / "benchmarks"))
-    ablation = importlib.import_module("diffusion_ablation")
     component = util.load_config(CONFIGS[0].parent / "diffusion_paper.cfg")["components"]["ner"]
     stated = {"steps": 5, "n_spans": 60, "labels_per_span": 1, "found_in": "last_step"}
     assert stated.items() <= component.items() and component["eta"] == 0
@@ -71,7 +69,7 @@ def test_diffusion_paper_has_the_settings_of_the_paper(monkeypatch) -> None:
     stated = {"timesteps": 1000, "scale": 1.0, "n_spans": 60, "depth": 1, "attention_heads": 8}
     assert stated.items() <= model.items() and model["lstm_layers"] > 1
     assert model["tok2vec"]["word_pooling"] == "max"
-    same = {**ablation.PAPER}
+    same = {**PAPER}
     assert same.pop("component").items() <= component.items() and same.items() <= model.items()
 
 

@@ -1,12 +1,13 @@
 """What makes piqn_ner learn quickly: one setting changed at a time, equal steps, one table.
 
-python benchmarks/piqn_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+python -m benchmarks.ablation piqn corpus/genia/train.spacy corpus/genia/dev.spacy
 """
 
 from typing import Any, Dict
 
-from ablation import Variants, run
+from benchmarks.ablations import Variants
 
+CONFIG = "piqn_cnn"
 LEARNED: Dict[str, Any] = {
     "query_source": "learned",
     "n_queries": 60,
@@ -33,6 +34,3 @@ VARIANTS: Variants = {
         "none_weight": None,
     },
 }
-
-if __name__ == "__main__":
-    run("piqn_cnn", VARIANTS)

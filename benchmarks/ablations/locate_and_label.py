@@ -1,11 +1,12 @@
 """What each part of locate_and_label_ner is worth: the rows of the paper's table 3, what its
 authors ran, and seeds shorter than the entities; one setting changed at a time, equal steps.
 
-python benchmarks/locate_and_label_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+python -m benchmarks.ablation locate_and_label corpus/genia/train.spacy corpus/genia/dev.spacy
 """
 
-from ablation import Variants, run
+from benchmarks.ablations import Variants
 
+CONFIG = "locate_and_label_cnn"
 SHORT = {"lengths": [1, 2, 3, 4, 5, 6, 7, 8]}
 VARIANTS: Variants = {
     "recommended": {},
@@ -21,6 +22,3 @@ VARIANTS: Variants = {
     "seeds of 1-8 words": SHORT,
     "seeds of 1-8 words, no regressor": {**SHORT, "regressor": None},
 }
-
-if __name__ == "__main__":
-    run("locate_and_label_cnn", VARIANTS)

@@ -1,13 +1,14 @@
 """What each part of diffusion_ner is worth: its additions to the paper, taken away one by one, the
 rows of the paper's tables 5 and 6, and how None is learned; equal steps, one table.
 
-python benchmarks/diffusion_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+python -m benchmarks.ablation diffusion corpus/genia/train.spacy corpus/genia/dev.spacy
 """
 
 from typing import Any, Dict
 
-from ablation import Variants, run
+from benchmarks.ablations import Variants
 
+CONFIG = "diffusion_cnn"
 AUTHORS_NONE: Dict[str, Any] = {"assignment": "balanced", "none": "unmatched", "none_weight": None}
 PAPER: Dict[str, Any] = {
     "depth": 1,
@@ -74,6 +75,3 @@ VARIANTS: Variants = {
         },
     },
 }
-
-if __name__ == "__main__":
-    run("diffusion_cnn", VARIANTS)

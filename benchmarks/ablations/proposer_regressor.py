@@ -1,11 +1,12 @@
 """What each part of proposer_regressor_ner is worth: the rows of the paper's table 6 and some of
 table 7, one setting changed at a time, equal steps, one table.
 
-python benchmarks/proposer_regressor_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy
+python -m benchmarks.ablation proposer_regressor corpus/genia/train.spacy corpus/genia/dev.spacy
 """
 
-from ablation import Variants, run
+from benchmarks.ablations import Variants
 
+CONFIG = "proposer_regressor_cnn"
 VARIANTS: Variants = {
     "recommended": {},
     "no backward block": {"backward_block": False},
@@ -21,6 +22,3 @@ VARIANTS: Variants = {
     "None weight 0.5": {"none_weight": 0.5},
     "pyramid of width 64": {"pyramid_width": 64},
 }
-
-if __name__ == "__main__":
-    run("proposer_regressor_cnn", VARIANTS)

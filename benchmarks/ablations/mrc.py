@@ -1,11 +1,12 @@
 """What each part of mrc_ner is worth: the paper's kinds of queries (section 5.2), its early version,
 and fewer questions without an answer; one setting changed at a time, equal steps, one table.
 
-python benchmarks/mrc_ablation.py corpus/genia/train.spacy corpus/genia/dev.spacy --transformer DIRECTORY --train-limit 400 --steps 300
+python -m benchmarks.ablation mrc corpus/genia/train.spacy corpus/genia/dev.spacy --transformer DIRECTORY --train-limit 400 --steps 300
 """  # noqa: E501
 
-from ablation import Variants, run
+from benchmarks.ablations import Variants
 
+CONFIG = "mrc_transformer"
 VARIANTS: Variants = {
     "natural questions": {},
     "pseudo questions": {"query_kind": "pseudo"},
@@ -18,6 +19,3 @@ VARIANTS: Variants = {
     "match of gold pairs": {"candidates": "gold"},
     "match of all pairs": {"candidates": "all"},
 }
-
-if __name__ == "__main__":
-    run("mrc_transformer", VARIANTS)

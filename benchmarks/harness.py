@@ -1,0 +1,176 @@
+"""How all benchmarks run and are recorded: processes, clocks, memory, and JSON with its source."""
+
+import multiprocessing
+import os
+import platform
+import resource
+import shlex
+import signal
+import sys
+import time
+from importlib.metadata import version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Any, Callable, Dict, Optional
+
+import srsly
+import torch
+import typer
+
+from spacy_nested_ner.corpora.files import written_together
+
+PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
+# Options of several benchmarks.
+Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
+Data = Annotated[Path, typer.Argument(help="A .spacy file")]
+
+
+def provenance() -> Dict[str, Any]:
+    """Versions, machine and command of a result."""
+    return {
+        "versions": {name: version(name) for name in PACKAGES},
+        "machine": f"{platform.system()}, {platform.machine()}, {hardware()}",
+        "command": command(),
+    }
+
+
+def hardware() -> str:
+    """Processor, its cores, and the GPU if there is one."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = models[0] if models else platform.processor()
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{name}, {os.cpu_count()} cores{gpu}"
+
+
+def command() -> str:
+    """What follows `python` in the command line of this process."""
+    program, *arguments = sys.argv
+    if Path(program).parent == Path(__file__).parent:
+        return shlex.join(["-m", f"benchmarks.{Path(program).stem}", *arguments])
+    return shlex.join([Path(program).name, *arguments])
+
+
+def write_result(path: Path, result: Any) -> None:
+    """JSON that is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_together([path]) as drafts:
+        drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
+
+
+def write_output(path: Optional[Path], result: Dict[str, Any]) -> None:
+    """A result and its provenance, where a file is asked for."""
+    if path is not None:
+        write_result(path, {**provenance(), **result})
+
+
+class Results:
+    """The cells of one JSON file, which is written after each of them. Those that are there already
+    need not be measured again."""
+
+    def __init__(self, path: Optional[Path], part: str = "cells", **settings: Any) -> None:
+        """path: of the file, which may be there; None keeps the cells in memory. part: their name
+        in the file. settings: of this run, the same for all cells.
+
+        Raises typer.BadParameter for a file of other settings.
+        """
+        self.path = path
+        there = path is not None and path.exists()
+        self.file = srsly.read_json(path) if there else {"runs": [], part: {}}
+        self.cells: Dict[str, Any] = self.file[part]
+        self.settings = settings
+        self.is_new = True
+        for run in self.file["runs"]:
+            other = [name for name, value in settings.items() if run.get(name, value) != value]
+            if other:
+                names = ", ".join(f"{name} {run[name]}" for name in other)
+                raise typer.BadParameter(f"{path} was measured with {names}: give another output.")
+
+    def add(self, key: str, cell: Dict[str, Any]) -> None:
+        """Take a cell and write the file."""
+        if self.is_new:
+            self.file["runs"].append({**provenance(), **self.settings})
+            self.is_new = False
+        self.cells[key] = {**cell, "run": len(self.file["runs"]) - 1}
+        if self.path is not None:
+            write_result(self.path, self.file)
+
+
+class Stopwatch:
+    """Seconds of a `with` block: `seconds` by the clock on the wall, `cpu` of this process."""
+
+    seconds: float
+    cpu: float
+
+    def __enter__(self) -> "Stopwatch":
+        self.seconds, self.cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.cpu = time.process_time() - self.cpu
+        self.seconds = time.perf_counter() - self.seconds
+
+
+def peak() -> float:
+    """Largest resident size of this process so far, MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_process(
+    function: Callable[..., Dict[str, Any]],
+    *arguments: Any,
+    threads: int = 1,
+    cpu_seconds: Optional[float] = None,
+    gib: Optional[float] = None,
+) -> Dict[str, Any]:
+    """What a function returns in a process of its own; `{"limit": "time"}` or "memory" where it ran
+    out of it. Needs Linux.
+
+    The process is a fork, which has imported all this one has: torch must not have computed
+    anything here. threads: of torch. cpu_seconds: CPU time that the process may take. gib: private
+    memory that it may take.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, threads, gib, function, arguments))
+    process.start()
+    sender.close()
+    while not receiver.poll(0.2):
+        if cpu_seconds is not None and _cpu_seconds(process.pid) > cpu_seconds:
+            process.kill()
+            process.join()
+            return {"limit": "time"}
+    try:
+        found: Dict[str, Any] = receiver.recv()
+    except EOFError:
+        found = {}
+    process.join()
+    if found:
+        return found
+    if process.exitcode == -signal.SIGKILL:  # the system had no memory left
+        return {"limit": "memory"}
+    raise RuntimeError(f"{function.__name__}{arguments} ended with code {process.exitcode}.")
+
+
+def _cpu_seconds(pid: Any) -> float:
+    """CPU time of another process. Not left to RLIMIT_CPU, under which a process reads its own
+    clock in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf8").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _answer(
+    sender: Connection, threads: int, gib: Optional[float], function: Callable, arguments: Any
+) -> None:
+    torch.set_num_threads(threads)
+    if gib is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30), resource.RLIM_INFINITY))
+    try:
+        sender.send(function(*arguments))
+    except (MemoryError, RuntimeError) as error:
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        # torch says so in words only.
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        sender.send({"limit": "memory"})

@@ -1,0 +1,86 @@
+"""CPU seconds of passes over docs: of a pipeline, of its encoder alone, and of training steps."""
+
+from typing import Any, Dict, List, Tuple
+
+import torch
+from spacy.language import Language
+from spacy.pipeline.tok2vec import Tok2VecListener
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import minibatch
+from spacy_transformers.layers import TransformerListener
+
+from benchmarks.harness import Stopwatch
+from benchmarks.systems import bare
+from spacy_nested_ner.encoders.pair_encoder import pair_shim
+from spacy_nested_ner.encoders.protocol import PairEncoderModel
+
+Call = Tuple[Tuple[Any, ...], Dict[str, Any]]
+# Gradients alone. spaCy takes it, its types do not.
+NO_OPTIMIZER: Any = False
+LISTENERS = (Tok2VecListener, TransformerListener)
+
+
+def seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
+    """CPU time of one pass over fresh copies of the docs."""
+    fresh = [bare(nlp, doc) for doc in docs]
+    with Stopwatch() as watch:
+        for _ in nlp.pipe(fresh, batch_size=batch_size):
+            pass
+    return watch.cpu
+
+
+def training_seconds(nlp: Language, docs: List[Doc]) -> float:
+    """CPU time of updates in batches of 16, without the optimizer, which all have alike."""
+    with Stopwatch() as watch:
+        for batch in minibatch(docs, 16):
+            nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=NO_OPTIMIZER)
+    return watch.cpu
+
+
+def encoder_seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
+    """CPU time of the encoder alone; that of an encoder of pairs on the same pairs."""
+    last = nlp.pipe_names[-1]
+    pipe: Any = nlp.get_pipe(last)
+    tok2vec = pipe.model.get_ref("tok2vec")
+    if isinstance(tok2vec, PairEncoderModel):
+        module = pair_shim(tok2vec).module
+        return replay(module, calls_of(module, nlp, docs, batch_size))
+    if isinstance(tok2vec, LISTENERS):
+        with nlp.select_pipes(disable=[last]):
+            return seconds(nlp, docs, batch_size)
+    return pass_seconds(tok2vec, [bare(nlp, doc) for doc in docs], batch_size)
+
+
+def pass_seconds(model: Any, docs: List[Doc], batch_size: int, is_train: bool = False) -> float:
+    """CPU time of one pass of a tok2vec over the docs; in training forward and backward."""
+    with Stopwatch() as watch:
+        for batch in minibatch(docs, batch_size):
+            if is_train:
+                vectors, backprop = model(batch, is_train=True)
+                backprop(vectors)
+            else:
+                model.predict(batch)
+    return watch.cpu
+
+
+def calls_of(
+    module: torch.nn.Module, nlp: Language, docs: List[Doc], batch_size: int
+) -> List[Call]:
+    """What a module is called with when the docs are predicted."""
+    calls: List[Call] = []
+    hook = module.register_forward_pre_hook(
+        lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
+    )
+    seconds(nlp, docs, batch_size)
+    hook.remove()
+    return calls
+
+
+@torch.no_grad()
+def replay(module: torch.nn.Module, calls: List[Call]) -> float:
+    """CPU seconds of a module on inputs that it was given before."""
+    with Stopwatch() as watch:
+        for args, kwargs in calls:
+            module(*args, **kwargs)
+    return watch.cpu

@@ -1,0 +1,69 @@
+"""Strict micro F1 of what a component predicts, at any threshold."""
+
+from typing import Any, Dict, List, Set, Tuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from benchmarks.systems import bare
+
+Entity = Tuple[int, int, str]
+Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
+# Entities of so many words, the first inclusive, the last exclusive.
+LENGTHS = {"1-4 words": (1, 5), "5-9": (5, 10), "10 and more": (10, 10**6)}
+
+
+def found_by(nlp: Language, gold: List[Doc], name: str = "ner") -> Scored:
+    """Entities that a component predicts in each doc with their scores, and the gold ones."""
+    pipe: Any = nlp.get_pipe(name)
+    own, pipe.cfg["threshold"] = pipe.cfg["threshold"], 0.05
+    found = []
+    for doc in nlp.pipe((bare(nlp, doc) for doc in gold), batch_size=64):
+        spans = doc.spans[pipe.key]
+        entities = [(span.start, span.end, span.label_) for span in spans]
+        found.append(list(zip(entities, map(float, spans.attrs["scores"]))))
+    pipe.cfg["threshold"] = own
+    return found, [entities_of(doc, pipe.key) for doc in gold]
+
+
+def entities_of(doc: Doc, key: str) -> Set[Entity]:
+    """All of a doc."""
+    return {(span.start, span.end, span.label_) for span in doc.spans.get(key, [])}
+
+
+def f1_at(scores: Scored, threshold: float) -> float:
+    """Strict micro F1 of what reaches the threshold."""
+    found, gold = scores
+    return micro_f1(kept(found, threshold), gold)
+
+
+def best_threshold(scores: Scored, parts: int = 20) -> Tuple[float, float]:
+    """The highest strict micro F1 at a multiple of `1 / parts`, and that threshold."""
+    return max((f1_at(scores, i / parts), i / parts) for i in range(1, parts))
+
+
+def at_best_threshold(scores: Scored) -> Dict[str, float]:
+    """The best threshold, the strict micro F1 that it gives, and F1 by length there."""
+    found, expected = scores
+    f1, threshold = best_threshold(scores)
+    best = kept(found, threshold)
+    by_length = {
+        name: micro_f1(*(_of_length(spans, *bounds) for spans in (best, expected)))
+        for name, bounds in LENGTHS.items()
+    }
+    return {"f1": f1, "threshold": threshold, **by_length}
+
+
+def kept(found: List[List[Tuple[Entity, float]]], threshold: float) -> List[Set[Entity]]:
+    """What reaches the threshold."""
+    return [{entity for entity, score in each if score >= threshold} for each in found]
+
+
+def _of_length(spans: List[Set[Entity]], least: int, below: int) -> List[Set[Entity]]:
+    return [{span for span in group if least <= span[1] - span[0] < below} for group in spans]
+
+
+def micro_f1(found: List[Set[Entity]], expected: List[Set[Entity]]) -> float:
+    """Strict F1 over all docs; 0 where there is nothing."""
+    right = sum(len(a & b) for a, b in zip(found, expected))
+    return 2 * right / max(1, sum(map(len, found)) + sum(map(len, expected)))

@@ -1,0 +1,101 @@
+"""What is measured: the systems of the package beside spaCy's spancat, with random weights or in a
+trained pipeline, and the docs."""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import spacy
+import typer
+from spacy import util
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.util import fix_random_seed
+from thinc.api import Config
+
+from spacy_nested_ner.systems import all_systems
+from spacy_nested_ner.systems.mrc.questions import number_word
+from spacy_nested_ner.systems.settings import names_of
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SYSTEMS = [*(system.factory for system in all_systems()), "spancat"]
+# With these a system with random weights works on all that it looks at, more than a trained one.
+UNFILTERED: Dict[str, Dict[str, Any]] = {
+    "locate_and_label_ner": {"filter_threshold": 0.0},
+    "proposer_regressor_ner": {"threshold": 0.0},
+}
+
+
+def takes(factory: str, setting: str) -> bool:
+    """Whether the model of a system has a setting."""
+    found = (system.settings for system in all_systems() if system.factory == factory)
+    return any(setting in names_of(settings) for settings in found)
+
+
+def shipped_config(system: str, transformer: Optional[str]) -> Config:
+    """The config on a transformer, or on a CNN from scratch without one; interpolated."""
+    kind = "transformer" if transformer else "cnn"
+    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_{kind}.cfg")
+    if transformer:
+        config["paths"]["transformer"] = transformer
+    return config.interpolate()
+
+
+def use_transformer(config: Dict[str, Any], name: str, **settings: bool) -> None:
+    """Which transformer a `*_transformer.cfg` reads, and further settings of it."""
+    config["paths"]["transformer"] = name
+    config["components"]["ner"]["model"]["tok2vec"].update(settings)
+
+
+def untrained_system(
+    system: str, docs: List[Doc], transformer: Optional[str] = None, **changes: Any
+) -> Language:
+    """A system of the shipped config with random weights, initialised on the docs, as component
+    "ner". Nothing reaches its threshold of 1. Adversarial training, which doubles a step, only
+    where it is among the changes.
+
+    transformer: directory or hub name of the encoder; a CNN without it. changes: settings of the
+    component that differ, those of its model under "model".
+    """
+    fix_random_seed(0)
+    settings = shipped_config(system, transformer)["components"]["ner"]
+    settings["model"].update(changes.pop("model", {}))
+    settings.pop("adversarial", None)
+    nlp = spacy.blank("en")
+    config = {**settings, "threshold": 1.0, **changes}
+    nlp.add_pipe(config.pop("factory"), name="ner", config=config)
+    nlp.initialize(lambda: [Example(bare(nlp, doc), doc) for doc in docs])
+    return nlp
+
+
+def only_pipe(nlp: Language, kind: Callable[[str, Any], bool], wanted: str) -> Any:
+    """The component of that kind, whatever its name.
+
+    kind: says so of a component's factory and the component. wanted: what it is, for the error.
+
+    Raises typer.BadParameter unless there is exactly one.
+    """
+    metas = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
+    found = [name for name, factory in metas.items() if kind(factory, nlp.get_pipe(name))]
+    if len(found) != 1:
+        has = ", ".join(f"'{name}' ({factory})" for name, factory in metas.items()) or "none"
+        raise typer.BadParameter(f"{len(found)} components are {wanted}; expected one of: {has}.")
+    return nlp.get_pipe(found[0])
+
+
+def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
+    """The first docs of a file; 0 for all."""
+    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
+
+
+def bare(nlp: Language, doc: Doc) -> Doc:
+    """The words of a doc, without what is known of them."""
+    return Doc(nlp.vocab, words=[token.text for token in doc])
+
+
+def questions_for(labels: List[str]) -> Dict[str, str]:
+    """A question for each label, all of them different."""
+    kinds = (number_word(i + 1) for i in range(len(labels)))
+    return {
+        label: f"Which things of kind {kind} are mentioned?" for label, kind in zip(labels, kinds)
+    }

@@ -1,0 +1,184 @@
+"""The benchmarks that measure time and memory, on tiny sizes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import srsly
+import torch
+
+from benchmarks import growth, inference, mrc_cost, shares, speed, tables, where_time_goes
+from tests.test_benchmarks import app_of, invoke, write_docs
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_growth_goes_on_where_it_stopped(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    options = ("--axis", "span", "--shrink", "20", "--repeats", "1")
+    arguments = ["-m", "benchmarks.growth", "run", str(tmp_path), "--system", "piqn_ner", *options]
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
+    path = tmp_path / "growth.json"
+    result = srsly.read_json(path)
+    cells = result["cells"]
+    assert [run["command"] for run in result["runs"]] == [" ".join(arguments)]
+    assert [cells[f"piqn_ner span {longest}"]["repeats"] for longest in (32, 0)] == [1, 1]
+    assert all(cell["seconds"] > 0 and cell["encoder_seconds"] > 0 for cell in cells.values())
+
+    before = path.read_bytes()
+    invoke(growth.app, "run", tmp_path, "--system", "piqn_ner", *options)
+    assert path.read_bytes() == before
+    table = invoke(growth.app, "report", tmp_path)
+    assert "| system | 32 | unlimited |" in table and "| `piqn_ner` |" in table
+    assert "spancat" not in table
+    assert (tmp_path / "growth.svg").read_text().startswith("<?xml")
+
+
+def test_growth_shows_limits_and_flat_figures() -> None:
+    found = {"seconds": 1.234, "ratio": 12.3, "mib": 5.4, "run": 0}
+    cells = {
+        "piqn_ner span 32": found,
+        "spancat span 8": found,
+        "spancat span 0": {"limit": "memory", "run": 0},
+        "spancat labels 5": found,
+    }
+    assert tables.growth(cells, "span").splitlines() == [
+        "| system | 8 | 32 | unlimited |",
+        "| --- | --- | --- | --- |",
+        "| `piqn_ner` | as 32 | 1.2 s (12), 5 |  |",
+        "| `spancat` | 1.2 s (12), 5 |  | over the memory limit |",
+    ]
+
+
+def test_seeds_of_all_lengths_then_ever_longer_ones() -> None:
+    lengths = growth.seed_lengths(32)
+    assert lengths == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 32]
+
+
+def test_inner_categories_do_not_count_for_outer_ones(monkeypatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(shares.time, "process_time", lambda: next(now))
+    clock = shares.Shares()
+    # The outer one from 0 to 1, the inner one from 1 to 2, then "backward", then the outer one.
+    with clock.on("outer"), clock.on("inner"):
+        clock.switch("backward")
+    assert dict(clock.seconds) == {"outer": 2, "inner": 1, "backward": 1}
+
+
+def test_shares_add_up(tiny_bert, tmp_path) -> None:
+    write_docs(tmp_path / "dev.spacy")
+    systems = ("--system", "mrc_ner", "--system", "diffusion_ner", "--system", "spancat")
+    table = invoke(
+        where_time_goes.app, "run", tiny_bert, tmp_path / "dev.spacy", tmp_path, *systems
+    )
+    result = srsly.read_json(tmp_path / "shares.json")["systems"]
+    for found in result.values():
+        assert set(found["prediction"]) <= set(tables.PREDICTION)
+        assert set(found["training"]) <= set(tables.TRAINING)
+        assert found["prediction"]["encoder"] > 0 and found["prediction"]["decoding"] > 0
+        assert found["training"]["encoder, backward"] > 0 and found["training"]["optimizer"] > 0
+        assert found["spans"] > 0
+    assert "assignment" in result["diffusion_ner"]["training"]
+    rows = [line.split("|")[3:-1] for line in table.splitlines() if line.startswith("| `")]
+    assert len(rows) == 6
+    for row in rows:
+        assert sum(map(float, row)) == pytest.approx(100, abs=0.5)
+
+
+def test_a_single_sentence_with_questions_kept(tiny_bert, tmp_path) -> None:
+    write_docs(tmp_path / "dev.spacy")
+    options = ("--labels", "3", "--limit", "3", "--repeats", "1", "--output", tmp_path / "x.json")
+    invoke(mrc_cost.app, "single", tiny_bert, tmp_path / "dev.spacy", *options)
+    cells = srsly.read_json(tmp_path / "x.json")["cells"]
+    assert [cell["form"] for cell in cells] == ["cnn", "once"]
+    assert all(cell["kept_ms"] > 0 and cell["read_ms"] > 0 for cell in cells)
+
+
+def outer(function: Any) -> Any:
+    return [inner(function) for _ in range(2)]
+
+
+def inner(function: Any) -> Any:
+    return function()
+
+
+def test_functions_belong_to_their_part_or_to_that_of_their_caller(monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(shares.time, "process_time", lambda: now[0])
+
+    def tick() -> None:
+        now[0] += 1
+
+    def fail() -> None:
+        tick()
+        raise ValueError
+
+    clock = shares.Shares({outer: "outer", "tests/test_benchmarks_costs.py": None})
+    with clock.on("rest"):
+        tick()
+        outer(tick)
+        with pytest.raises(ValueError):
+            inner(fail)
+    assert dict(clock.seconds) == {"rest": 2, "outer": 2}
+    clock = shares.Shares({outer: "outer", inner: "inner"}, passes=["inner"])
+    with clock.on("rest"):
+        clock.switch("outer, backward")
+        outer(tick)
+    assert clock.seconds["inner, backward"] == 2 and not clock.seconds["outer"]
+    outer(tick)
+    assert sum(clock.seconds.values()) == 2
+
+
+def test_what_follows_the_last_layer_is_no_part_of_the_head(monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(shares.time, "process_time", lambda: now[0])
+
+    class Head(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+        def forward(self, words: torch.Tensor) -> torch.Tensor:
+            for _ in range(2):
+                now[0] += 1
+                words = self.layer(words)
+            now[0] += 5
+            return words
+
+    head, clock = Head(), shares.Shares()
+    clock.watch_head(head, "head", rest="decoding")
+    with clock.on("rest"):
+        head(torch.zeros(1, 2))
+        head(torch.zeros(1, 2))
+    assert dict(clock.seconds) == {"rest": 0, "head": 4, "decoding": 10}
+    clock.leave()
+    with clock.on("rest"):
+        head(torch.zeros(1, 2))
+    assert clock.seconds["rest"] == 7
+
+
+def test_costs_of_a_long_doc_and_of_one_sentence(tmp_path) -> None:
+    output = tmp_path / "out.json"
+    options = ("--repeats", 1, "--output", output)
+    systems = ("--system", "piqn_ner", "--system", "tok2vec")
+    table = invoke(inference.app, "long-doc", "--words", 60, *options, *systems)
+    cells = srsly.read_json(output)["cells"]
+    assert [cell["system"] for cell in cells] == ["spancat", "piqn_ner", "tok2vec"]
+    quotient = cells[1]["seconds"] / cells[0]["seconds"]
+    assert cells[1]["ratio"] == pytest.approx(quotient)
+    assert "| `piqn_ner` |" in table
+    invoke(inference.app, "memory", "piqn_ner", "--words", 200, "--output", output)
+    (cell,) = srsly.read_json(output)["cells"]
+    assert cell["words"] == 200 and cell["training_mib"] > 0
+
+
+def test_a_system_over_its_limit_is_slow(tmp_path, monkeypatch) -> None:
+    args = ("--system", "piqn_ner", "--docs", 4, "--output", tmp_path / "out.json")
+    monkeypatch.setattr(speed, "LIMITS", {"piqn_ner": (1e9, 1e9)})
+    assert "| `piqn_ner` |" in invoke(app_of(speed.main), *args)
+    cell = srsly.read_json(tmp_path / "out.json")["cells"][0]
+    assert cell["predicting"] > 0 and cell["learning"] > 0 and not speed.is_slow(cell)
+    monkeypatch.setattr(speed, "LIMITS", {"piqn_ner": (1e9, cell["learning"])})
+    assert speed.is_slow(cell) and not speed.is_slow({**cell, "system": "mrc_ner"})

@@ -1,0 +1,96 @@
+"""What all benchmarks run in and how they are recorded."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import srsly
+import typer
+
+from benchmarks import harness
+
+ROOT = Path(__file__).parents[1]
+
+LIMITED = """
+import time
+import numpy
+from benchmarks.harness import in_process
+
+
+def spin():
+    while True:
+        time.process_time()
+
+
+def fill():
+    return {"sum": float(numpy.ones(2**29).sum())}
+
+
+def fail():
+    raise ValueError("no")
+
+
+print(in_process(lambda a, b: {"sum": a + b}, 1, 2, cpu_seconds=60, gib=8))
+print(in_process(spin, cpu_seconds=0, gib=8))
+print(in_process(fill, cpu_seconds=60, gib=3))
+try:
+    in_process(fail, cpu_seconds=60, gib=8)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_process_that_runs_out_of_something_says_so() -> None:
+    command = [sys.executable, "-c", LIMITED]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines() == [
+        "{'sum': 3}",
+        "{'limit': 'time'}",
+        "{'limit': 'memory'}",
+        "fail() ended with code 1.",
+    ]
+
+
+def test_the_command_can_be_typed_again(monkeypatch) -> None:
+    program = str(ROOT / "benchmarks" / "ablation.py")
+    monkeypatch.setattr(sys, "argv", [program, "piqn", "--only", "quantity 0.75"])
+    assert harness.command() == "-m benchmarks.ablation piqn --only 'quantity 0.75'"
+
+
+def test_results_go_on_with_the_same_settings_only(tmp_path) -> None:
+    path = tmp_path / "new" / "out.json"
+    first = harness.Results(path, steps=1)
+    assert not path.exists()
+    first.add("a", {"f": 0.5})
+    first.add("b", {"f": 0.6})
+    second = harness.Results(path, steps=1)
+    second.add("c", {"f": 0.75})
+    result = srsly.read_json(path)
+    assert result["cells"]["c"] == {"f": 0.75, "run": 1}
+    assert [cell["run"] for cell in result["cells"].values()] == [0, 0, 1]
+    assert all(run["versions"] and run["machine"] for run in result["runs"])
+    with pytest.raises(typer.BadParameter, match="steps 1"):
+        harness.Results(path, steps=2)
+
+
+def test_no_benchmark_uses_private_names_of_the_package() -> None:
+    """Imports and attributes; those of the benchmarks' own objects start with `self.`."""
+    found = []
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            if isinstance(node, ast.Attribute) and not is_self(node.value):
+                found += [(path.name, node.attr)] if is_private(node.attr) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                found += [(path.name, name) for name in names if is_private(name)]
+    assert found == [("compare.py", "_util")]  # spacy.cli._util.setup_gpu
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_asdict"
