@@ -10,8 +10,8 @@ from spacy_nested_ner.model.head_model import system_of
 from spacy_nested_ner.model.types import HeadModel
 from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN
 from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import S, defaults_of, names_of, take, unknown_name
 from spacy_nested_ner.systems.base import Options
-from spacy_nested_ner.systems.settings import S, defaults_of, names_of, take, unknown_name
 
 # What `pipe.cfg` holds beside settings.
 STATE = ("labels", "learned_from")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional
 
-from spacy_nested_ner.systems.settings import Settings, setting
+from spacy_nested_ner.settings import Settings, setting
 
 
 @dataclass(frozen=True)

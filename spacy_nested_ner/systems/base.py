@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type
 
-from spacy_nested_ner.systems.settings import Settings, setting
+from spacy_nested_ner.settings import Settings, setting
 
 if TYPE_CHECKING:
     from spacy_nested_ner.systems.head import Head
