@@ -2,7 +2,8 @@
 characters."""
 
 import warnings
-from typing import Any, Callable, Dict, List, Literal, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -29,66 +30,118 @@ from spacy_nested_ner.encoders.word_features import (
 )
 from spacy_nested_ner.encoders.words import encode_words, to_torch
 from spacy_nested_ner.layers.hybrid import HybridWords
+from spacy_nested_ner.settings import Settings, configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.HybridEncoder.v1"
 
 Backprop = Callable[[List[Floats2d]], List[Any]]
 
 
+@dataclass(frozen=True)
+class HybridEncoderSettings(Settings):
+    """Of `HybridEncoder.v1`."""
+
+    static_vectors: bool = setting(
+        False,
+        "the vectors of the pipeline's vocab, which stay as they are; zeros for a word without one",
+    )
+    static_width: Optional[int] = setting(
+        None, "width of a learned projection of them, null for none", least=1
+    )
+    pos_width: int = setting(0, "width of the part-of-speech embedding, 0 for none", least=0)
+    pos_attr: str = setting(
+        "tag",
+        'the "tag" (fine) or the "pos" (coarse) of the docs as another component predicts them. '
+        "That component stands before this one and, in training, in "
+        "`training.annotating_components`, with the tok2vec or transformer that it listens to",
+        choices=("tag", "pos"),
+    )
+    char_width: int = setting(
+        0,
+        "width of the character part (even, half per direction), 0 for none: a recurrent layer "
+        "over the word's printable ASCII characters, one sign for all others, and an end mark",
+        least=0,
+    )
+    char_embedding_width: int = setting(50, "width of a character", least=1)
+    char_cell: str = setting("lstm", "of the character part", choices=("lstm", "gru"))
+    char_pooling: str = setting(
+        "mean",
+        '"mean" over the characters or the "last" state of each direction',
+        choices=("mean", "last"),
+        source="authors' code: mean",
+    )
+    dropout: Optional[float] = setting(
+        None,
+        "on static vectors, tags and characters; null follows `training.dropout`. The contextual "
+        "part has its own",
+        least=0,
+        most=0.99,
+    )
+    word_rnn: Optional[str] = setting(
+        None,
+        "cell of a bidirectional layer along the words of the doc, null for none",
+        choices=("lstm", "gru"),
+    )
+    rnn_width: Optional[int] = setting(
+        None,
+        "width of its output (even, half per direction), null for the width of the contextual part",
+        least=1,
+    )
+    rnn_layers: int = setting(1, "how many of them, one on top of the other", least=1)
+    tok2vec_in_rnn: bool = setting(
+        True,
+        "it reads the contextual part, which is otherwise put beside its output",
+        source="authors' code: false for KBP17",
+    )
+    width: Optional[int] = setting(None, "of a last linear layer, null for none", least=1)
+    batch_words: int = setting(
+        1024,
+        "padded positions that a recurrent layer sees at once; docs and word forms are sorted by "
+        "length",
+        least=1,
+    )
+
+    def conflict(self) -> Optional[str]:
+        wrong = [
+            (self.char_width % 2, "char_width must be even, half of it for each direction"),
+            ((self.rnn_width or 0) % 2, "rnn_width must be even, half of it for each direction"),
+            (self.static_width and not self.static_vectors, "static_width needs static_vectors"),
+            (
+                not self.tok2vec_in_rnn and not (self.word_rnn and self.has_own_parts),
+                "without tok2vec_in_rnn there must be a word_rnn and a part that it reads",
+            ),
+        ]
+        return next((rule for is_wrong, rule in wrong if is_wrong), None)
+
+    @property
+    def has_own_parts(self) -> bool:
+        """Whether there is another part than the contextual one."""
+        return bool(self.static_vectors or self.pos_width or self.char_width)
+
+
+@configured(ARCHITECTURE, HybridEncoderSettings)
 def build_hybrid_encoder(
     tok2vec: Optional[Model[List[Doc], List[Floats2d]]] = None,
-    static_vectors: bool = False,
-    static_width: Optional[int] = None,
-    pos_width: int = 0,
-    pos_attr: Literal["tag", "pos"] = "tag",
-    char_width: int = 0,
-    char_embedding_width: int = 50,
-    char_cell: Literal["lstm", "gru"] = "lstm",
-    char_pooling: Literal["mean", "last"] = "mean",
-    dropout: Optional[float] = None,
-    word_rnn: Optional[Literal["lstm", "gru"]] = None,
-    rnn_width: Optional[int] = None,
-    rnn_layers: int = 1,
-    tok2vec_in_rnn: bool = True,
-    width: Optional[int] = None,
-    batch_words: int = 1024,
+    *,
+    settings: HybridEncoderSettings,
 ) -> Model[List[Doc], List[Floats2d]]:
     """`spacy_nested_ner.HybridEncoder.v1`: a tok2vec that joins up to four parts per word (Locate
     and Label, section 2.1; proposer-regressor paper, section 3.1).
 
+    The parameters of all but the contextual part learn at the rate of the head. Raises ValueError
+    for settings that contradict each other; when initialised, for vectors that the vocab does not
+    have; in training, for docs without tags.
+
     tok2vec: contextual part, any token-to-vector model or listener; null for none.
-    static_vectors: the vectors of the pipeline's vocab, which stay as they are; zeros for a word
-        without one. static_width: width of a learned projection of them, null for none.
-    pos_width: width of the part-of-speech embedding, 0 for none. pos_attr: which tags, the
-        "tag" (fine) or the "pos" (coarse) of the docs as another component predicts them. That
-        component stands before this one and, in training, in `training.annotating_components`,
-        with the tok2vec or transformer that it listens to: otherwise it tags zeros there.
-    char_width: width of the character part (even, half per direction), 0 for none: a recurrent
-        layer over the word's printable ASCII characters, one sign for all others, and an end
-        mark. char_embedding_width: of a character. char_cell: "lstm" or "gru". char_pooling:
-        "mean" over the characters (what the authors run) or the "last" state of each direction.
-    dropout: on static vectors, tags and characters; null takes the rate of the training config.
-        The contextual part has its own.
-    word_rnn: "lstm" or "gru" for a bidirectional layer along the words of the doc, null for none.
-        rnn_width: of its output (even, half per direction), null for the width of the contextual
-        part. rnn_layers: how many, one on top of the other. tok2vec_in_rnn: whether it reads the
-        contextual part, which is otherwise put beside its output (the authors' way for KBP17).
-    width: of a last linear layer, null for none.
-    batch_words: padded positions that a recurrent layer sees at once; docs and word forms are
-        sorted by length before.
-
-    The parameters of all but the contextual part learn at the rate of the head.
-
-    Raises ValueError for settings that contradict each other; when initialised, for vectors that
-    the vocab does not have; in training, for docs without tags.
     """
-    settings = {k: v for k, v in locals().items() if k in _MODULE_SETTINGS}
-    _check_settings(tok2vec, static_vectors, batch_words, settings)
+    _check_tok2vec(tok2vec, settings)
+    attrs = {name: getattr(settings, name) for name in ("static_vectors", "batch_words")}
+    of_module = {k: v for k, v in settings.to_dict().items() if k not in (*attrs, "pos_attr")}
     parts: Model[Any, Any] = Model(
         "hybrid_words",
         _parts_are_joined_by_their_parent,
         attrs={"dropout_rate": 0.0},
-        shims=[HybridShim(HybridWords, settings)],
+        shims=[HybridShim(HybridWords, of_module)],
     )
     return AnnotationEncoderModel(
         "hybrid_encoder",
@@ -97,28 +150,8 @@ def build_hybrid_encoder(
         # By position, not by name: a copied model, as replaced listeners are, has no refs.
         layers=[parts] if tok2vec is None else [parts, tok2vec],
         dims={"nO": None},
-        attrs={
-            "static_vectors": static_vectors,
-            "annotation": pos_attr if pos_width else None,
-            "batch_words": batch_words,
-        },
+        attrs={**attrs, "annotation": settings.pos_attr if settings.pos_width else None},
     )
-
-
-_MODULE_SETTINGS = (
-    "static_width",
-    "pos_width",
-    "char_width",
-    "char_embedding_width",
-    "char_cell",
-    "char_pooling",
-    "dropout",
-    "word_rnn",
-    "rnn_width",
-    "rnn_layers",
-    "tok2vec_in_rnn",
-    "width",
-)
 
 
 class HybridShim(ModuleShim):
@@ -140,35 +173,13 @@ def _parts_are_joined_by_their_parent(model: Model, X: Any, is_train: bool) -> A
     raise ValueError("The parts have no input of their own: call the hybrid encoder.")
 
 
-# Settings
-
-
-def _check_settings(
-    tok2vec: Optional[Tok2VecModel], static_vectors: bool, batch_words: int, given: Dict[str, Any]
-) -> None:
-    own = static_vectors or given["pos_width"] or given["char_width"]
-    dropout = given["dropout"]
-    needs_width = given["word_rnn"] and given["rnn_width"] is None
-    wrong = [
-        (not (tok2vec or own), "switch on tok2vec, static_vectors, pos_width or char_width"),
-        (given["pos_width"] < 0, "pos_width must not be negative"),
-        (given["char_width"] < 0, "char_width must not be negative"),
-        (given["char_width"] % 2, "char_width must be even, half of it for each direction"),
-        ((given["rnn_width"] or 0) % 2, "rnn_width must be even, half of it for each direction"),
-        (dropout is not None and not 0 <= dropout < 1, "dropout must be null or in [0, 1)"),
-        (given["static_width"] and not static_vectors, "static_width needs static_vectors"),
-        (needs_width and tok2vec is None, "word_rnn needs an rnn_width, for want of a tok2vec"),
-        (
-            not given["tok2vec_in_rnn"] and not (given["word_rnn"] and own),
-            "without tok2vec_in_rnn there must be a word_rnn and a part that it reads",
-        ),
-        (batch_words < 1, "batch_words must be positive"),
-    ]
-    for key in ("static_width", "char_embedding_width", "rnn_width", "rnn_layers", "width"):
-        wrong.append((given[key] is not None and given[key] < 1, f"{key} must be positive"))
-    for is_wrong, rule in wrong:
-        if is_wrong:
-            raise ValueError(f"{ARCHITECTURE}: {rule}.")
+def _check_tok2vec(tok2vec: Optional[Tok2VecModel], settings: HybridEncoderSettings) -> None:
+    if tok2vec is None and not settings.has_own_parts:
+        raise ValueError(
+            f"{ARCHITECTURE}: switch on tok2vec, static_vectors, pos_width or char_width."
+        )
+    if tok2vec is None and settings.word_rnn and settings.rnn_width is None:
+        raise ValueError(f"{ARCHITECTURE}: word_rnn without a tok2vec needs an rnn_width.")
     if tok2vec is not None and "set_transformer" in tok2vec.attrs:
         raise ValueError(
             f"{ARCHITECTURE}: tok2vec is a TransformerModel, which gives pieces, not words. Use "

@@ -1,32 +1,45 @@
 """A pretrained encoder that reads question and sentence as one input (BERT-MRC section 3.2)."""
 
 import contextlib
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.checks import check_least
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
-from spacy_nested_ner.encoders.pretrained import ROBERTA_TYPES, PretrainedShim
+from spacy_nested_ner.encoders.pretrained import ROBERTA_TYPES, FineTuning, PretrainedShim
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
 from spacy_nested_ner.encoders.shim import running
+from spacy_nested_ner.settings import configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.PairEncoder.v1"
 
 Backprop = Callable[[], List[Any]]
-# First and end piece of each window, and how they become one.
-LongSentence = Tuple[List[Tuple[int, int]], Joint]
+# First and end piece of each window of a long sentence, and how they become one.
+Windows = Tuple[List[Tuple[int, int]], Joint]
 
 
-def build_pair_encoder(
-    name: str,
-    max_pieces: Optional[int] = None,
-    mixed_precision: bool = False,
-    frozen: bool = False,
-    gradient_checkpointing: bool = False,
-) -> PairEncoderModel:
+@dataclass(frozen=True)
+class PairEncoderSettings(FineTuning):
+    """Of `PairEncoder.v1`."""
+
+    max_pieces: Optional[int] = setting(
+        None,
+        "longest input in pieces, special ones included; null for the encoder's limit",
+        least=8,
+    )
+    gradient_checkpointing: bool = setting(
+        False,
+        "a training step keeps what goes into each layer and computes the rest again on the way "
+        "back: less memory for many labels, a third more time. It can be set in `attrs` of a "
+        "trained model",
+    )
+
+
+@configured(ARCHITECTURE, PairEncoderSettings)
+def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderModel:
     """`spacy_nested_ner.PairEncoder.v1`: `[CLS] question [SEP] sentence [SEP]` through a
     pretrained encoder, with segment ids where the encoder has two of them.
 
@@ -34,37 +47,27 @@ def build_pair_encoder(
     tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own. Text is
     read as the tokenizer was made for, cased or not.
 
-    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
-    max_pieces: longest input in pieces, special ones included; the encoder's limit if None.
-    mixed_precision, frozen: in training, as in `SortedTransformer.v1`.
-    gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
-        again on the way back: less memory for many labels, a third more time. As the two before,
-        it can be set in `attrs` of a trained model.
-
     A pair that is too long is read in several inputs: the whole question with windows of the
     sentence, which hold whole words and overlap by half. Each word is taken from the window in
     which it is most central. Nothing is cut off.
 
     The model takes a `PairInput` and gives a `PairReading`. The vector of a word is that of its
-    first piece followed by that of its last, `2 h` wide; zeros for a token without pieces.
+    first piece followed by that of its last, `2 h` wide; zeros for a token without pieces. Raises
+    ValueError for a setting out of range; when initialised, for a model that cannot be found or is
+    not supported; when called, for a question that leaves a sentence less than a quarter of the
+    input.
 
-    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
-    found or is not supported; when called, for a question that leaves a sentence less than a
-    quarter of the input.
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     """
-    check_least(ARCHITECTURE, 8, max_pieces=8 if max_pieces is None else max_pieces)
+    attrs = settings.to_dict()
+    shim = PairShim(name, attrs.pop("max_pieces"))
     return PairEncoderModel(
         "pair_encoder",
         forward,
         init=init,
         dims={"nO": None},
-        attrs={
-            "two_sided": True,
-            "mixed_precision": mixed_precision,
-            "frozen": frozen,
-            "gradient_checkpointing": gradient_checkpointing,
-        },
-        shims=[PairShim(name, max_pieces)],
+        attrs={"two_sided": True, **attrs},
+        shims=[shim],
     )
 
 
@@ -91,7 +94,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     segment, asked = X.pairs.T
     sizes = np.array([len(s.ids) for s in sentences], dtype=np.int64)[segment]
     rooms = np.array([shim.room(question) for question in questions], dtype=np.int64)[asked]
-    joints: Dict[int, LongSentence] = {
+    joints: Dict[int, Windows] = {
         int(i): cut_long(sentences[segment[i]].counts, int(rooms[i]))
         for i in np.flatnonzero(sizes > rooms)
     }
@@ -119,7 +122,7 @@ def _set_checkpointing(encoder: Any, wanted: bool) -> None:
     encoder.gradient_checkpointing_enable({"use_reentrant": False, **again})
 
 
-class Sentence(NamedTuple):
+class SegmentPieces(NamedTuple):
     """A segment in pieces: `(pieces,)` long ids, and `(words,)` int, how many each word has."""
 
     ids: np.ndarray
@@ -130,18 +133,18 @@ class Pair(NamedTuple):
     """A question, `(pieces,)` long, a sentence, and its windows where it is too long for one."""
 
     question: np.ndarray
-    sentence: Sentence
-    windows: Optional[LongSentence]
+    sentence: SegmentPieces
+    windows: Optional[Windows]
 
 
-def _sentences(shim: "PairShim", X: PairInput) -> List[Sentence]:
+def _sentences(shim: "PairShim", X: PairInput) -> List[SegmentPieces]:
     """The pieces of each segment; its doc is tokenised once."""
     pieces = shim.pieces_of_segments(X.docs, X.segments)
     sentences = []
     for doc, start, end in X.segments.tolist():
         ids, offsets = pieces[doc]
         counts = np.diff(offsets[start : end + 1])
-        sentences.append(Sentence(ids[offsets[start] : offsets[end]], counts))
+        sentences.append(SegmentPieces(ids[offsets[start] : offsets[end]], counts))
     return sentences
 
 

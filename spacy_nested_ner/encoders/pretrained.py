@@ -1,6 +1,7 @@
 """A pretrained encoder with its tokenizer: read once, then carried by the model that uses it."""
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
+from spacy_nested_ner.settings import Settings, setting
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -20,6 +22,23 @@ if TYPE_CHECKING:
 # Model types whose positions start behind the padding index, as RoBERTa's do.
 ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
 SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
+
+
+@dataclass(frozen=True)
+class FineTuning(Settings):
+    """How a pretrained encoder learns. Both can be set in `attrs` of a trained model."""
+
+    mixed_precision: bool = setting(
+        False,
+        "matrix products in bfloat16 in training, about twice as fast where the hardware has them "
+        "(GPUs, CPUs with avx512_bf16 or amx_bf16) and slower where it has not. Weights and "
+        "predictions are float32 in any case",
+    )
+    frozen: bool = setting(
+        False,
+        "the encoder does not learn and has no dropout: it costs a training step no more than a "
+        "prediction",
+    )
 
 
 class PretrainedShim(TorchShim):

@@ -1,13 +1,7 @@
 """A pretrained encoder that instance queries travel through together with the text (PIQN)."""
 
-from typing import (
-    Any,
-    Callable,
-    List,
-    Literal,
-    Optional,
-    Tuple,
-)
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -17,7 +11,6 @@ from thinc.types import Floats2d, Floats3d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.checks import check_least
 from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
@@ -31,6 +24,7 @@ from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim, running
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
+from spacy_nested_ner.settings import Settings, configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
 
@@ -39,16 +33,53 @@ EncoderOutput = Tuple[Floats2d, Floats3d]
 Backprop = Callable[[EncoderOutput], List[Any]]
 
 
+@dataclass(frozen=True)
+class QueryEncoderSettings(Settings):
+    """Of `QueryEncoder.v1`."""
+
+    n_queries: int = setting(60, "M, the number of queries", least=1, source="figure 2")
+    context: int = setting(
+        32,
+        "words of the doc on either side of a segment that are encoded with it and dropped "
+        "afterwards, as many as fit. Queries do not attend to them, only the segment's own pieces "
+        "do. With sentences of 25 words and 60 queries, 32 doubles the cost of 0 and 64 triples it",
+        least=0,
+        source="authors' code: the neighbouring sentences",
+    )
+    word_pooling: str = setting(
+        "max",
+        "how the pieces of a word make its vector",
+        choices=("max", "mean", "first"),
+        source="authors' code",
+    )
+    query_type_embedding: bool = setting(
+        True, "one more learned vector, shared by all queries", source="U^q of eq. 1"
+    )
+    query_interaction: bool = setting(
+        True, "queries attend to each other; `PIQN.v1` must have the same", source="table 3"
+    )
+    mark_segment: bool = setting(
+        False,
+        "token type 1 for the pieces of the segment, 0 for its context. Off, because RoBERTa has "
+        "one type only and sentence encoders never saw type 1",
+        source="authors' code, where queries attend to the context, too",
+    )
+    max_pieces: Optional[int] = setting(
+        None,
+        "longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit",
+        least=3,
+    )
+    batch_pieces: int = setting(
+        1024,
+        "padded pieces and queries that the encoder sees at once; segments are sorted by length. "
+        "It can be set in `attrs` of a trained model",
+        least=1,
+    )
+
+
+@configured(ARCHITECTURE, QueryEncoderSettings)
 def build_query_encoder(
-    name: str,
-    n_queries: int = 60,
-    context: int = 32,
-    word_pooling: Literal["max", "mean", "first"] = "max",
-    query_type_embedding: bool = True,
-    query_interaction: bool = True,
-    mark_segment: bool = False,
-    max_pieces: Optional[int] = None,
-    batch_pieces: int = 1024,
+    name: str, settings: QueryEncoderSettings
 ) -> Model[EncoderInput, EncoderOutput]:
     """`spacy_nested_ner.QueryEncoder.v1`: words and queries in one pretrained encoder with one-way
     attention (PIQN section 3.2): queries attend to the pieces of their segment and to each other,
@@ -57,45 +88,23 @@ def build_query_encoder(
     The weights are read when the model is initialised; a saved model carries them and its
     tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own.
 
-    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
-    n_queries: M, the number of queries.
-    context: words of the doc on either side of a segment that are encoded with it and dropped
-        afterwards, as much as fits (the authors' code takes the neighbouring sentences). Queries
-        do not attend to them: they know them by what they give to the segment's own pieces. With
-        sentences of 25 words and 60 queries, 32 doubles the cost of 0 and 64 triples it.
-    word_pooling: how the pieces of a word make its vector; the authors' code takes the maximum.
-    query_type_embedding: one more learned vector, shared by all queries (U^q of eq. 1).
-    query_interaction: whether queries attend to each other; `PIQN.v1` must have the same.
-    mark_segment: token type 1 for the pieces of the segment, 0 for its context (the authors' BERT
-        runs, where queries attend to the context, too, and know the segment by it). Off, because
-        RoBERTa has one type only and sentence encoders never saw type 1.
-    max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None.
-    batch_pieces: padded pieces and queries that the encoder sees at once. Segments are sorted by
-        length before. As `batch_words` of the head, it can be set in `attrs` of a trained model.
-
     A segment with more pieces than the encoder takes is read without context, in windows of whole
     words that overlap by half. The vector of a word comes from the window in which the word is
-    most central (most pieces on the poorer side); a word with more pieces than a window holds is
-    pooled from all of them, each from the window in which it is most central. The queries are
-    means over the windows, weighted by the pieces that each window answers for. Nothing is cut
-    off, but a training step needs memory for all windows of its batch.
+    most central; a word with more pieces than a window holds is pooled from all of them. The
+    queries are means over the windows, weighted by the pieces that each window answers for.
+    Nothing is cut off, but a training step needs memory for all windows of its batch.
 
-    The model takes docs and an int array `(S, 3)` of segments: index of the doc, first token, end
-    token (exclusive). It returns the word vectors of all segments, one after the other, `(words,
-    h) float`, and the queries `(S, M, h) float`. A token without pieces has a vector of zeros.
-    The parameters of the queries belong to the node `model.get_ref("queries")`, so that they can
-    have a learning rate of their own.
+    Input and output: see `QueryEncoderModel`. A token without pieces has a vector of zeros. The
+    parameters of the queries belong to the node `model.get_ref("queries")`. Raises ValueError for a
+    setting out of range; when initialised, for a model that cannot be found or is not supported.
 
-    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
-    found or is not supported.
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     """
-    check_least(ARCHITECTURE, 0, context=context)
-    check_least(ARCHITECTURE, 1, n_queries=n_queries, batch_pieces=batch_pieces)
-    check_least(ARCHITECTURE, 3, max_pieces=3 if max_pieces is None else max_pieces)
+    attrs = settings.to_dict()
+    query_shim = QueryShim(settings.n_queries, attrs.pop("query_type_embedding"))
+    shim = EncoderShim(name, attrs.pop("max_pieces"), attrs.pop("query_interaction"))
     queries: Model[Any, Any] = Model(
-        "instance_queries",
-        _queries_are_read_by_their_parent,
-        shims=[QueryShim(n_queries, query_type_embedding)],
+        "instance_queries", _queries_are_read_by_their_parent, shims=[query_shim]
     )
     return QueryEncoderModel(
         "query_encoder",
@@ -104,14 +113,8 @@ def build_query_encoder(
         layers=[queries],
         refs={"queries": queries},
         dims={"nO": None},
-        attrs={
-            "n_queries": n_queries,
-            "context": context,
-            "word_pooling": word_pooling,
-            "mark_segment": mark_segment,
-            "batch_pieces": batch_pieces,
-        },
-        shims=[EncoderShim(name, max_pieces, query_interaction)],
+        attrs=attrs,
+        shims=[shim],
     )
 
 

@@ -1,6 +1,7 @@
 """A pretrained encoder as a plain tok2vec that wastes little on padding."""
 
-from typing import Any, Callable, List, Literal, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -10,7 +11,6 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.checks import check_least
 from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
@@ -19,8 +19,9 @@ from spacy_nested_ner.encoders.piece_windows import (
     pool_windows,
     vector_order,
 )
-from spacy_nested_ner.encoders.pretrained import PretrainedShim
+from spacy_nested_ner.encoders.pretrained import FineTuning, PretrainedShim
 from spacy_nested_ner.encoders.shim import running
+from spacy_nested_ner.settings import configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.SortedTransformer.v1"
 # Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
@@ -29,14 +30,30 @@ BATCH_PIECES = {"cpu": 256, "cuda": 8192}
 SortedTransformer = Model[List[Doc], List[Floats2d]]
 
 
-def build_sorted_transformer(
-    name: str,
-    word_pooling: Literal["max", "mean", "first"] = "mean",
-    max_pieces: Optional[int] = None,
-    batch_pieces: Optional[int] = None,
-    mixed_precision: bool = False,
-    frozen: bool = False,
-) -> SortedTransformer:
+@dataclass(frozen=True)
+class SortedTransformerSettings(FineTuning):
+    """Of `SortedTransformer.v1`."""
+
+    word_pooling: str = setting(
+        "mean", "how the pieces of a word make its vector", choices=("max", "mean", "first")
+    )
+    max_pieces: Optional[int] = setting(
+        None,
+        "longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A longer "
+        "doc is read in windows that overlap by half; a word's vector comes from the window in "
+        "which it is most central. Nothing is cut off",
+        least=3,
+    )
+    batch_pieces: Optional[int] = setting(
+        None,
+        "padded pieces that the encoder sees at once, for speed and memory only; null for 256 on a "
+        "CPU and 8192 on a GPU. It can be set in `attrs` of a trained model",
+        least=1,
+    )
+
+
+@configured(ARCHITECTURE, SortedTransformerSettings)
+def build_sorted_transformer(name: str, settings: SortedTransformerSettings) -> SortedTransformer:
     """`spacy_nested_ner.SortedTransformer.v1`: the last layer of a pretrained encoder, pooled to
     words, for any component that takes a tok2vec, spaCy's own included.
 
@@ -46,40 +63,16 @@ def build_sorted_transformer(
     saved model carries them and its tokenizer and needs neither the directory nor the hub. Dropout
     is the encoder's own.
 
-    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
-    word_pooling: how the pieces of a word make its vector.
-    max_pieces: longest input in pieces, [CLS] and [SEP] included; the encoder's limit if None. A
-        longer doc is read in windows that overlap by half; a word's vector comes from the window
-        in which it is most central. Nothing is cut off.
-    batch_pieces: padded pieces that the encoder sees at once: speed and memory only. None takes
-        256 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
-
-    mixed_precision: matrix products in bfloat16 in training, about twice as fast where the
-        hardware has them (GPUs, CPUs with avx512_bf16 or amx_bf16) and slower where it has not.
-        Weights and predictions are float32 in any case. It can be set in `attrs`, too.
-    frozen: the encoder does not learn and has no dropout: a training step costs a prediction of
-        it. It can be set in `attrs`, too.
-
     Takes docs, returns `(words, h) float` for each. A token without pieces, such as a space, has a
-    vector of zeros.
+    vector of zeros. Raises ValueError for a setting out of range; when initialised, for a model
+    that cannot be found or is not supported.
 
-    Raises ValueError for a setting out of range; when initialised, for a model that cannot be
-    found or is not supported.
+    name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     """
-    check_least(ARCHITECTURE, 3, max_pieces=3 if max_pieces is None else max_pieces)
-    check_least(ARCHITECTURE, 1, batch_pieces=1 if batch_pieces is None else batch_pieces)
+    attrs = settings.to_dict()
+    shim = PretrainedShim(ARCHITECTURE, name, attrs.pop("max_pieces"))
     return Model(
-        "sorted_transformer",
-        forward,
-        init=init,
-        dims={"nO": None},
-        attrs={
-            "word_pooling": word_pooling,
-            "batch_pieces": batch_pieces,
-            "mixed_precision": mixed_precision,
-            "frozen": frozen,
-        },
-        shims=[PretrainedShim(ARCHITECTURE, name, max_pieces)],
+        "sorted_transformer", forward, init=init, dims={"nO": None}, attrs=attrs, shims=[shim]
     )
 
 

@@ -8,9 +8,9 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from spacy_nested_ner.model.types import HeadInput, HeadOutput
+from spacy_nested_ner.settings import described, parameters
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.base import System
-from spacy_nested_ner.systems.settings import described, parameters
 
 ABOUT_TOK2VEC = "tok2vec: token-to-vector model, such as a HashEmbedCNN or a listener."
 
@@ -45,7 +45,7 @@ def make_architecture(system: System) -> Callable[..., Model[HeadInput, HeadOutp
     )
     build.__name__ = build.__qualname__ = f"build_{system.name}"
     build.__doc__ = described(
-        f"`{system.registered}`: {system.title}.", [ABOUT_TOK2VEC], system.settings
+        f"`{system.registered}`: {system.title}.\n\n{ABOUT_TOK2VEC}", system.settings
     )
     return build
 

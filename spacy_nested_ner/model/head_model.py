@@ -11,23 +11,17 @@ from torch import Tensor
 from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim
-from spacy_nested_ner.encoders.words import (
-    declared_width,
-    encode_words,
-    gradient_of,
-    initialize_tok2vec,
-    to_torch,
-)
+from spacy_nested_ner.encoders.words import declared_width, initialize_tok2vec
 from spacy_nested_ner.model.pairs import read_pairs
+from spacy_nested_ner.model.rows import Reading, Rows, read_with_queries, read_words
 from spacy_nested_ner.model.shim import HeadShim
 from spacy_nested_ner.model.types import (
     NO_SPANS,
-    Entity,
+    GoldEntity,
     HeadInput,
     HeadModel,
     HeadOutput,
-    Rows,
-    SpanScores,
+    ScoredSpans,
 )
 from spacy_nested_ner.systems import get_system
 from spacy_nested_ner.systems.base import ModelSettings, System
@@ -112,14 +106,14 @@ def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None
     else:
         width = initialize_tok2vec(tok2vec, X.docs)
     shim = head_shim(model)
-    shim.build(width, model.attrs["labels"])
+    shim.build(width, len(model.attrs["labels"]))
     head.set_dim("nI", width, force=True)
     set_label_dim(model)
 
 
 def set_label_dim(model: HeadModel) -> None:
-    """Keep `nO` of the nodes in step with the labels of the head."""
-    n_labels = len(head_shim(model).labels)
+    """Keep `nO` of the nodes in step with the labels of the model."""
+    n_labels = len(model.attrs["labels"])
     model.set_dim("nO", n_labels, force=True)
     model.get_ref("head").set_dim("nO", n_labels, force=True)
 
@@ -161,65 +155,15 @@ def whole_docs(docs: List[Any]) -> HeadInput:
     return HeadInput(docs, np.array(rows, dtype=np.int64).reshape(-1, 3))
 
 
-def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Tuple[Rows, Callable[[], List[Any]]]:
-    """One row per segment, or per segment and label, and the way back for the gradients of what
-    was read."""
+def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
+    """One row per segment, or per segment and label; there is one reader for each kind of encoder,
+    see `encoders/protocol.py`."""
     encoder = encoder_of(model)
     if isinstance(encoder, PairEncoderModel):
         return read_pairs(model, X, is_train)
     if isinstance(encoder, QueryEncoderModel):
-        return _with_queries(model, X, is_train)
-    encoded = encode_words(encoder_of(model), X.docs, head_shim(model).width or 0, is_train)
-    starts = np.cumsum(encoded.lengths) - encoded.lengths
-    rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
-    return rows, lambda: encoded.backprop(encoded.words.grad)
-
-
-def _with_queries(
-    model: HeadModel, X: HeadInput, is_train: bool
-) -> Tuple[Rows, Callable[[], List[Any]]]:
-    """Rows of an encoder that reads queries along with the words."""
-    (flat, asked), backprop = encoder_of(model)((X.docs, X.segments), is_train)
-    words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
-    lengths = X.segments[:, 2] - X.segments[:, 1]
-    rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
-
-    def back() -> List[Any]:
-        return backprop((gradient_of(words.grad, words), gradient_of(queries.grad, queries)))
-
-    return rows, back
-
-
-def _segment_rows(
-    X: HeadInput, words: Tensor, queries: Optional[Tensor], offsets: np.ndarray
-) -> Rows:
-    """One row per segment.
-
-    words: flat, `(all words, width)`. queries: `(segments, M, width)`. offsets: `(segments,)` int,
-    where the words of each segment begin.
-    """
-
-    def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        padded, mask = pad(words, X.segments, offsets, batch)
-        asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
-        return padded, mask, asked
-
-    n_segments, lengths = len(X.segments), X.segments[:, 2] - X.segments[:, 1]
-    return Rows(np.arange(n_segments), None, lengths, read)
-
-
-def pad(
-    words: Tensor, segments: np.ndarray, offsets: np.ndarray, batch: np.ndarray
-) -> Tuple[Tensor, Tensor]:
-    """Gather a batch of segments: `(batch, words, width)` vectors and `(batch, words)` bool mask.
-
-    Padding repeats the segment's first word; the mask keeps it out of everything.
-    """
-    lengths = torch.from_numpy(segments[batch, 2] - segments[batch, 1])
-    position = torch.arange(int(lengths.max()))
-    mask = position < lengths.unsqueeze(1)
-    index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
-    return words[index.to(words.device)], mask.to(words.device)
+        return read_with_queries(encoder, X, is_train)
+    return read_words(encoder, X, head_shim(model).width or 0, is_train)
 
 
 def _batches(model: HeadModel, rows: Rows) -> List[np.ndarray]:
@@ -237,12 +181,12 @@ def _losses(model: HeadModel, X: HeadInput, rows: Rows) -> Dict[str, Tensor]:
     return mean_losses(parts)
 
 
-def _gold_of_rows(X: HeadInput, rows: Rows) -> List[List[Entity]]:
+def _gold_of_rows(X: HeadInput, rows: Rows) -> List[List[GoldEntity]]:
     """The entities of the segment of each row, of its label only where it has one."""
     assert X.gold is not None
     if rows.label is None:
         return X.gold
-    by_label: Dict[Tuple[int, int], List[Entity]] = defaultdict(list)
+    by_label: Dict[Tuple[int, int], List[GoldEntity]] = defaultdict(list)
     for segment, entities in enumerate(X.gold):
         for entity in entities:
             by_label[segment, entity[2]].append(entity)
@@ -251,7 +195,7 @@ def _gold_of_rows(X: HeadInput, rows: Rows) -> List[List[Entity]]:
 
 
 @torch.no_grad()
-def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> SpanScores:
+def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> ScoredSpans:
     """Run the head in evaluation mode; collect spans in tokens of their docs."""
     head = head_shim(model).module
     head.eval()
@@ -267,22 +211,16 @@ def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> SpanScores:
     return collect_spans(found, X.segments)
 
 
-def collect_spans(found: List[Predictions], segments: np.ndarray) -> SpanScores:
+def collect_spans(found: List[Predictions], segments: np.ndarray) -> ScoredSpans:
     """Join the predictions of all batches on the CPU, in a fixed order, in tokens of the docs."""
     if not found:
         return NO_SPANS
     columns = [torch.cat(column).cpu().numpy() for column in zip(*found)]
     segment, start, end, label, score = columns
-    order = np.lexsort((label, end, start, segment))
-    segment = segment[order]
-    first = segments[segment, 1]
-    return SpanScores(
-        segment=segment,
-        start=start[order] + first,
-        end=end[order] + first + 1,
-        label=label[order],
-        score=score[order].astype(np.float32),
-    )
+    doc, first = segments[segment, 0], segments[segment, 1]
+    score = score.astype(np.float32)
+    spans = ScoredSpans(segment, doc, start + first, end + first + 1, label, score)
+    return spans.take(np.lexsort((label, end, start, segment)))
 
 
 def _no_backprop(d_output: Any) -> List[Any]:

@@ -1,19 +1,18 @@
 """One row for each segment and label: the segment is read together with the label's question."""
 
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Optional, Tuple
 
 import numpy as np
 from torch import Tensor
 
 from spacy_nested_ner.encoders.protocol import PairInput
-from spacy_nested_ner.model.types import HeadInput, HeadModel, Rows
+from spacy_nested_ner.model.rows import Reading, Rows
+from spacy_nested_ner.model.types import HeadInput, HeadModel
 from spacy_nested_ner.systems import get_system
 
 
-def read_pairs(
-    model: HeadModel, X: HeadInput, is_train: bool
-) -> Tuple[Rows, Callable[[], List[Any]]]:
-    """Rows of a model that asks questions, and the way back for their gradients.
+def read_pairs(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
+    """Rows of a model that asks questions.
 
     Only the indices of all pairs are made here, nothing is encoded before it is read.
     """

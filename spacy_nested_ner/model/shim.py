@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Optional
+from typing import TYPE_CHECKING, Optional
 
 import srsly
 from safetensors.torch import load as load_tensors
@@ -27,35 +27,36 @@ class HeadShim(TorchShim):
         self.system = system
         self.settings = settings
         self.width: Optional[int] = None
-        self.labels: List[str] = []
+        self.n_labels = 0
 
-    def build(self, width: int, labels: List[str]) -> None:
-        """Make a fresh head for word vectors of this width and these labels."""
-        self.width, self.labels = width, list(labels)
-        self.set_module(self._head(width, len(labels)))
+    def build(self, width: int, n_labels: int) -> None:
+        """Make a fresh head for word vectors of this width and so many labels."""
+        self.width, self.n_labels = width, n_labels
+        self.set_module(self._head())
 
-    def _head(self, width: int, n_labels: int) -> Head:
-        return self.system.head_class()(width, n_labels, self.settings)
+    def _head(self) -> Head:
+        return self.system.head_class()(self.width, self.n_labels, self.settings)
 
-    def add_labels(self, labels: List[str]) -> None:
-        """Grow a trained head to these labels, which begin with the present ones."""
-        self.module.add_labels(len(labels))
-        self.labels = list(labels)
+    def add_labels(self, n_labels: int) -> None:
+        """Grow a trained head to so many labels; the present ones stay the first."""
+        self.module.add_labels(n_labels)
+        self.n_labels = n_labels
         self.renew_id()
 
     def to_bytes(self) -> bytes:
-        """Settings, width and labels as JSON, weights as safetensors; None before `build`."""
-        saved = {"settings": self.settings.to_dict(), "width": self.width, "labels": self.labels}
+        """Settings and sizes as JSON, weights as safetensors; None before `build`."""
+        sizes = {"width": self.width, "n_labels": self.n_labels}
+        saved = {"settings": self.settings.to_dict(), **sizes}
         return srsly.msgpack_dumps({"head": srsly.json_dumps(saved), "weights": self._weights()})
 
     def from_bytes(self, bytes_data: bytes) -> HeadShim:
         """Rebuild the head that `to_bytes` saved, on the device in use."""
         data = srsly.msgpack_loads(bytes_data)
         saved = srsly.json_loads(data["head"])
-        self.settings, self.width = self.system.settings(**saved["settings"]), saved["width"]
-        self.labels, self._model = saved["labels"], None
+        self.settings = self.system.settings(**saved["settings"])
+        self.width, self.n_labels, self._model = saved["width"], saved["n_labels"], None
         if data["weights"] is not None:
-            head = self._head(saved["width"], len(self.labels))
+            head = self._head()
             head.load_state_dict(load_tensors(data["weights"]))
             self.set_module(head)
         return self

@@ -1,35 +1,39 @@
 """Signatures of the models, named once."""
 
 from dataclasses import dataclass
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
-from torch import Tensor
 
 from spacy_nested_ner.systems.base import Options
 
 # (first word, last word, label index) of a gold entity, counted from its segment's first word.
-Entity = Tuple[int, int, int]
+GoldEntity = Tuple[int, int, int]
 
 
-class SpanScores(NamedTuple):
-    """Scored spans of a batch of docs, flat arrays of one length, on the CPU.
+class ScoredSpans(NamedTuple):
+    """Scored spans of a batch of docs: columns of one length, on the CPU.
 
-    segment: row of `HeadInput.segments`. start, end: tokens of the doc, end exclusive.
-    label: label index. score: float32 in [0, 1].
+    segment: row of `HeadInput.segments`. doc: index of the doc. start, end: its tokens, end
+    exclusive. label: label index. score: float32 in [0, 1].
     """
 
     segment: np.ndarray
+    doc: np.ndarray
     start: np.ndarray
     end: np.ndarray
     label: np.ndarray
     score: np.ndarray
 
+    def take(self, chosen: Any) -> "ScoredSpans":
+        """Some of the spans: a slice, a mask or indices."""
+        return ScoredSpans(*(column[chosen] for column in self))
+
 
 _NONE = np.zeros(0, dtype=np.int64)
-NO_SPANS = SpanScores(_NONE, _NONE, _NONE, _NONE, np.zeros(0, dtype=np.float32))
+NO_SPANS = ScoredSpans(_NONE, _NONE, _NONE, _NONE, _NONE, np.zeros(0, dtype=np.float32))
 
 
 @dataclass
@@ -42,30 +46,15 @@ class HeadInput:
 
     docs: List[Doc]
     segments: np.ndarray
-    gold: Optional[List[List[Entity]]] = None
+    gold: Optional[List[List[GoldEntity]]] = None
     options: Optional[Options] = None
-
-
-class Rows(NamedTuple):
-    """What a head reads of its input, encoded when a batch of it is asked for.
-
-    segment: `(rows,)` int, row of `HeadInput.segments`. label: `(rows,)` int, the label that a row
-    was encoded for, None where a row stands for all of them. lengths: `(rows,)` int, what a row
-    counts in a batch. read: from indices of rows to `(batch, words, width)` vectors, their
-    `(batch, words)` bool mask and `(batch, queries, width)` queries if any.
-    """
-
-    segment: np.ndarray
-    label: Optional[np.ndarray]
-    lengths: np.ndarray
-    read: Callable[[np.ndarray], Tuple[Tensor, Tensor, Optional[Tensor]]]
 
 
 class HeadOutput(NamedTuple):
     """Losses by name where gold was given, spans where it was not."""
 
     losses: Dict[str, float]
-    spans: SpanScores
+    spans: ScoredSpans
 
 
 HeadModel = Model[HeadInput, HeadOutput]

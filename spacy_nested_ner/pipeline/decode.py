@@ -1,56 +1,80 @@
-"""From scored spans to the spans of a doc: duplicates, labels per span, overlap policy."""
+"""From scored spans to the spans of docs: whitespace, duplicates, labels per span, overlap policy.
+
+All functions work on the spans of a whole batch of docs at once.
+"""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence
+from itertools import pairwise
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
+from spacy.tokens import Doc
 
-OVERLAPS = ("any", "no_crossing", "flat")
-ENTS = ("outermost", "innermost", "highest")
+from spacy_nested_ner.model.types import ScoredSpans
 
 
-class ScoredSpan(NamedTuple):
-    """Tokens `start` to `end` (exclusive), label index, score in [0, 1]."""
-
-    start: int
-    end: int
-    label: int
-    score: float
+def without_space(docs: Sequence[Doc], spans: ScoredSpans) -> ScoredSpans:
+    """Spans without whitespace tokens at their ends; those of whitespace alone are left out."""
+    is_space = [np.zeros(0, dtype=bool), *(doc.to_array("IS_SPACE") > 0 for doc in docs)]
+    words = np.flatnonzero(~np.concatenate(is_space))
+    begin = np.cumsum([0, *map(len, docs)])[spans.doc]
+    first = np.searchsorted(words, begin + spans.start)
+    stop = np.searchsorted(words, begin + spans.end)
+    kept = first < stop
+    start, end = words[first[kept]] - begin[kept], words[stop[kept] - 1] + 1 - begin[kept]
+    return spans.take(kept)._replace(start=start, end=end)
 
 
 def select_spans(
-    spans: Sequence[ScoredSpan], *, overlap: str = "any", labels_per_span: Optional[int] = None
-) -> List[ScoredSpan]:
-    """The spans to keep, in the order of the text, outer ones first.
+    spans: ScoredSpans, *, overlap: str = "any", labels_per_span: Optional[int] = None
+) -> ScoredSpans:
+    """The spans to keep, doc by doc in the order of the text, outer ones first.
 
     Of equal span and label the highest score stays. overlap: "any"; "no_crossing" drops a span
     that crosses one of a higher score (nesting is allowed); "flat" drops any that overlaps one.
     labels_per_span: how many labels one span may carry, None for any number.
     """
-    ranked = sorted(spans, key=lambda s: (-s.score, s.start, s.end, s.label))
-    kept: List[ScoredSpan] = []
-    seen = set()
-    n_labels: dict[tuple[int, int], int] = {}
-    bounds = np.zeros((len(ranked), 2), dtype=np.int64)
-    for span in ranked:
-        place = (span.start, span.end)
-        if (place, span.label) in seen or _is_full(n_labels.get(place, 0), labels_per_span):
-            continue
-        if overlap != "any" and _collides(bounds[: len(kept)], place, overlap):
-            continue
-        seen.add((place, span.label))
-        n_labels[place] = n_labels.get(place, 0) + 1
-        bounds[len(kept)] = place
-        kept.append(span)
-    return sorted(kept, key=lambda s: (s.start, -s.end, s.label))
+    order = np.lexsort((spans.label, spans.end, spans.start, -spans.score, spans.doc))
+    ranked = spans.take(order)
+    places = (ranked.doc, ranked.start, ranked.end)
+    ranked = ranked.take(_equals_before(*places, ranked.label) == 0)
+    if labels_per_span is not None:
+        places = (ranked.doc, ranked.start, ranked.end)
+        ranked = ranked.take(_equals_before(*places) < labels_per_span)
+    if overlap != "any":
+        ranked = ranked.take(_without_collisions(ranked, overlap))
+    return ranked.take(np.lexsort((ranked.label, -ranked.end, ranked.start, ranked.doc)))
 
 
-def _is_full(count: int, limit: Optional[int]) -> bool:
-    return limit is not None and count >= limit
+def _equals_before(*columns: np.ndarray) -> np.ndarray:
+    """How many of the rows before each row are equal to it, `(rows,)` int."""
+    order = np.lexsort(columns)
+    place = np.arange(len(order))
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    before = np.empty_like(order)
+    before[order] = place - np.maximum.accumulate(np.where(is_new, place, 0))
+    return before
 
 
-def _collides(kept: np.ndarray, place: tuple[int, int], overlap: str) -> bool:
+def _without_collisions(ranked: ScoredSpans, overlap: str) -> List[int]:
+    """Indices of the spans that may stand beside those before them, doc by doc."""
+    chosen: List[int] = []
+    places = np.stack([ranked.start, ranked.end], axis=1)
+    starts = np.flatnonzero(np.diff(ranked.doc, prepend=-1))
+    for first, stop in zip(starts, [*starts[1:], len(places)]):
+        kept = np.zeros((stop - first, 2), dtype=np.int64)
+        n_kept = 0
+        for i in range(first, stop):
+            if not _collides(kept[:n_kept], places[i], overlap):
+                kept[n_kept] = places[i]
+                n_kept += 1
+                chosen.append(i)
+    return chosen
+
+
+def _collides(kept: np.ndarray, place: np.ndarray, overlap: str) -> bool:
     """Whether a span may not stand beside those kept, `(kept, 2)` int. Equal spans never collide
     by themselves: how many labels they carry is another rule."""
     start, end = place
@@ -62,18 +86,26 @@ def _collides(kept: np.ndarray, place: tuple[int, int], overlap: str) -> bool:
     return bool((touching & ~inside).any())
 
 
-def choose_ents(spans: Sequence[ScoredSpan], policy: str) -> List[ScoredSpan]:
+def choose_ents(spans: ScoredSpans, policy: str) -> ScoredSpans:
     """A flat choice for `doc.ents`: "outermost", "innermost" or "highest" score first."""
+    length = spans.end - spans.start
     order = {
-        "outermost": lambda s: (s.start - s.end, -s.score, s.start, s.label),
-        "innermost": lambda s: (s.end - s.start, -s.score, s.start, s.label),
-        "highest": lambda s: (-s.score, s.start, s.end, s.label),
+        "outermost": (spans.label, spans.start, -spans.score, -length),
+        "innermost": (spans.label, spans.start, -spans.score, length),
+        "highest": (spans.label, spans.end, spans.start, -spans.score),
     }[policy]
-    taken: set[int] = set()
+    taken: Set[Tuple[int, int]] = set()
     chosen = []
-    for span in sorted(spans, key=order):
-        tokens = range(span.start, span.end)
+    for i in np.lexsort(order).tolist():
+        doc = int(spans.doc[i])
+        tokens = [(doc, token) for token in range(spans.start[i], spans.end[i])]
         if taken.isdisjoint(tokens):
             taken.update(tokens)
-            chosen.append(span)
-    return sorted(chosen)
+            chosen.append(i)
+    return spans.take(sorted(chosen))
+
+
+def spans_per_doc(spans: ScoredSpans, n_docs: int) -> Iterator[ScoredSpans]:
+    """The spans of each doc; they come doc by doc."""
+    bounds = np.searchsorted(spans.doc, np.arange(n_docs + 1))
+    return (spans.take(slice(*pair)) for pair in pairwise(bounds))

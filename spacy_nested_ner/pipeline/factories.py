@@ -8,9 +8,9 @@ from spacy.util import registry
 from thinc.api import Config, Model
 
 from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import defaults_of, described, parameters
 from spacy_nested_ner.systems import TABLE, all_systems
 from spacy_nested_ner.systems.base import System
-from spacy_nested_ner.systems.settings import defaults_of, described, parameters
 
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
@@ -50,9 +50,7 @@ def make_factory(system: System) -> Callable[..., Any]:
     ]
     make.__signature__ = inspect.Signature([*own, *settings])  # type: ignore[attr-defined]
     make.__name__ = make.__qualname__ = f"make_{system.factory}"
-    make.__doc__ = described(
-        f"`{system.factory}`: {system.title}.", [], system.options, PipeSettings
-    )
+    make.__doc__ = described(f"`{system.factory}`: {system.title}.", system.options, PipeSettings)
     model = Config().from_str(MODEL.format(architecture=system.registered))["model"]
     return Language.factory(
         system.factory,

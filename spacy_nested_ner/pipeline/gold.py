@@ -4,19 +4,70 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_nested_ner.model.types import Entity
+from spacy_nested_ner.model.types import GoldEntity
+
+LOST_REMEDY = {
+    "empty": "they hold no word; check the annotation",
+    "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
+    "unknown label": "add the labels at initialize or with add_label",
+    "across segments": "no sentence or window holds them; check the sentence boundaries or set a "
+    "larger window and a smaller stride",
+}
+
+
+class GoldKeys(NamedTuple):
+    """What the references of some examples hold.
+
+    labels: under one key of `doc.spans`, in the order of their appearance. docs: how many have
+    spans, by key.
+    """
+
+    labels: List[str]
+    docs: Dict[str, int]
+
+    def problem(self, spans_key: str) -> str:
+        """Why there is nothing to learn under a key, and what to do about it."""
+        if spans_key in self.docs:
+            return f"the training docs have no entity under spans_key '{spans_key}'"
+        have = ", ".join(f"'{key}'" for key in sorted(self.docs)) or "no spans at all"
+        return (
+            f"no training doc has spans under spans_key '{spans_key}'; the docs have {have}. Set "
+            "spans_key to the key of your annotation"
+        )
+
+
+def gold_keys(examples: Iterable[Example], spans_key: str) -> GoldKeys:
+    """Read the labels under a key, and which keys there are."""
+    labels: Dict[str, None] = {}
+    docs: Dict[str, int] = {}
+    for example in examples:
+        for key, group in example.reference.spans.items():
+            docs[key] = docs.get(key, 0) + 1
+            if key == spans_key:
+                labels.update(dict.fromkeys(span.label_ for span in group))
+    return GoldKeys(list(labels), docs)
+
+
+def lost_gold(lost: Mapping[str, int], where: str) -> Dict[str, str]:
+    """What to say of gold spans that cannot be learned from, by reason; see `gold_segments`."""
+    return {
+        reason: f"{count} gold span(s) of {where} cannot be learned from ({reason}): "
+        f"{LOST_REMEDY[reason]}. Further cases are not reported"
+        for reason, count in lost.items()
+        if count
+    }
 
 
 class GoldSegments(NamedTuple):
     """Entities per segment, and what could not be learned from, counted by reason."""
 
-    entities: List[List[Entity]]
+    entities: List[List[GoldEntity]]
     lost: Dict[str, int]
 
 
@@ -35,7 +86,7 @@ def gold_segments(
     doc fits), "unknown label" and "across segments" (no sentence or window holds it).
     """
     lost = {"empty": 0, "misaligned": 0, "unknown label": 0, "across segments": 0}
-    entities: List[List[Entity]] = [[] for _ in rows]
+    entities: List[List[GoldEntity]] = [[] for _ in rows]
     begins = np.searchsorted(rows[:, 0], np.arange(len(examples) + 1)).tolist()
     for example, (begin, stop) in zip(examples, pairwise(begins)):
         spans, misaligned = aligned_gold(example, spans_key)

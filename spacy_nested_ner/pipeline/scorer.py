@@ -1,12 +1,13 @@
 """Scores of nested spans, by characters and under names that do not depend on `spans_key`."""
 
-from typing import Any, Callable, Dict, Iterable, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 
 import numpy as np
 from spacy.scorer import PRFScore, Scorer
 from spacy.tokens import Doc
 from spacy.training import Example
 
+# First character, character after the last, label. Whitespace is not counted.
 Entity = Tuple[int, int, str]
 # In the `attrs` of the groups of spans that the components of this package set: the name of the
 # component. It survives all that the spans themselves survive (copies, disk, other processes).
@@ -39,32 +40,28 @@ def score_nested(
         allow_overlap=True,
         labeled=True,
     )
-    scored = [
-        (eg, key)
+    pairs = [
+        (span_set(eg.predicted, key), span_set(eg.reference, key))
         for eg in examples
         for key in _nested_keys(eg.predicted, spans_key)
         if key in eg.reference.spans
     ]
-    if not scored:
-        return {
-            **scores,
-            "nested_p": None,
-            "nested_r": None,
-            "nested_f": None,
-            "nested_per_type": None,
-        }
+    return {**scores, **_nested_scores(pairs)}
+
+
+def _nested_scores(pairs: List[Tuple[Set[Entity], Set[Entity]]]) -> Dict[str, Any]:
+    """The `nested_*` scores of found and expected spans."""
+    if not pairs:
+        return dict.fromkeys(("nested_p", "nested_r", "nested_f", "nested_per_type"))
     total = PRFScore()
     per_type: Dict[str, PRFScore] = {}
-    for eg, key in scored:
-        found = span_set(eg.predicted, key)
-        gold = span_set(eg.reference, key)
+    for found, gold in pairs:
         total.score_set(found, gold)
         for label in {label for _, _, label in found | gold}:
             per_type.setdefault(label, PRFScore()).score_set(
                 {s for s in found if s[2] == label}, {s for s in gold if s[2] == label}
             )
     return {
-        **scores,
         "nested_p": total.precision,
         "nested_r": total.recall,
         "nested_f": total.fscore,
@@ -78,8 +75,7 @@ def _nested_keys(doc: Doc, spans_key: str) -> Set[str]:
 
 
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:
-    """Spans as a set of (first character, end character, label), whitespace not counted, so that
-    texts which differ in whitespace alone can be compared."""
+    """Spans by characters, so that texts which differ in whitespace alone can be compared."""
     spans = doc.spans.get(spans_key, [])
     solid = np.concatenate([[0], np.cumsum([not char.isspace() for char in doc.text])])
     return {(int(solid[s.start_char]), int(solid[s.end_char]), s.label_) for s in spans}

@@ -8,6 +8,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from spacy.tokens import Doc
 
+from spacy_nested_ner.model.types import ScoredSpans
 from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
 
 
@@ -52,6 +53,13 @@ def cut_segments(
         np.array(rows, dtype=np.int64).reshape(-1, 3),
         np.array(core, dtype=np.float64).reshape(-1, 2),
     )
+
+
+def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
+    """Only the spans whose middle lies in the core of their segment, see `Segments`."""
+    middle = (spans.start + spans.end) / 2
+    low, high = core[spans.segment].T
+    return spans.take((low <= middle) & (middle < high))
 
 
 def lacks_sentences(doc: Doc, whole: int) -> bool:

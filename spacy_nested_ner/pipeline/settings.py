@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional
 
-from spacy_nested_ner.pipeline.decode import ENTS, OVERLAPS
-from spacy_nested_ner.systems.settings import Settings, setting
+from spacy_nested_ner.settings import Settings, setting
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class PipeSettings(Settings):
     overlap: str = setting(
         "any",
         '"no_crossing" allows nesting only, "flat" no overlap at all; lower scores give way',
-        choices=OVERLAPS,
+        choices=("any", "no_crossing", "flat"),
     )
     labels_per_span: Optional[int] = setting(
         None, "how many labels one span may carry; null for any number", least=1
@@ -24,7 +23,7 @@ class PipeSettings(Settings):
         None,
         "replace `doc.ents`, which cannot overlap, by the outermost, innermost or highest scored "
         "spans; null leaves it alone",
-        choices=ENTS,
+        choices=("outermost", "innermost", "highest"),
     )
     split_sentences: bool = setting(
         True,
@@ -37,8 +36,8 @@ class PipeSettings(Settings):
     stride: int = setting(96, "tokens from the start of one window to that of the next", least=1)
     adversarial: float = setting(
         0.0,
-        "training: length of the step along the gradient of the embeddings, from where each update "
-        "learns a second time, which takes as long again; 0 for none",
+        "training: each update learns a second time, with the embeddings perturbed by so much "
+        "along their gradient, and takes twice as long; 0 for none",
         least=0,
         source="Miyato et al. 2017, section 3",
     )

@@ -21,7 +21,7 @@ from typing import (
     Type,
 )
 
-from spacy_nested_ner.systems.settings import Settings, setting
+from spacy_nested_ner.settings import Settings, setting
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,11 +12,44 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from spacy_nested_ner.encoders.pretrained import PretrainedShim
+from spacy_nested_ner.encoders.protocol import listens
+
+
+class NotAdversarial(ValueError):
+    """A model that cannot learn this way; says why and what to change."""
+
+
+def learn_twice(model: Model, learn: Callable[[], float], size: float) -> float:
+    """Add the gradients of a batch, then those of the same batch with perturbed embeddings.
+
+    learn: adds the gradients of the batch and returns its loss. size: see `perturbed`.
+    RETURNS (float): The loss without perturbation.
+    RAISES (NotAdversarial): For a listener and for an encoder without embeddings that learn. After
+        this and any other error no gradient of the batch is left.
+    """
+    if listens(model):
+        raise NotAdversarial(
+            "adversarial training needs an encoder of the component's own: a listener would hand "
+            "the gradients of the first pass on twice. Set adversarial to 0 or give the component "
+            "its own tok2vec (nlp.replace_listeners)"
+        )
+    with new_gradients(model):
+        loss = learn()
+        tables = embedding_tables(model)
+        if not tables:
+            raise NotAdversarial(
+                "adversarial training finds no embeddings that learn: the encoder must not be "
+                "frozen, and either be a pretrained one of this package or have spaCy's hashed "
+                "embeddings. Set adversarial to 0 or change the encoder"
+            )
+        with perturbed(tables, size):
+            learn()
+    return loss
 
 
 class Table(NamedTuple):
-    """Embeddings and the gradient that a backward pass has left, `(entries, h)` both; the memory
-    is the model's."""
+    """Embeddings and their gradient after a backward pass, `(entries, h)` both, in the memory of
+    the model."""
 
     weights: Tensor
     gradient: Tensor
@@ -39,9 +72,8 @@ def embedding_tables(model: Model) -> List[Table]:
 
 @contextlib.contextmanager
 def new_gradients(model: Model) -> Iterator[None]:
-    """Within, the model has no gradients but those of what happens inside. Afterwards those from
-    before, of earlier parts of an accumulated batch, are added; after an error they alone are
-    there."""
+    """Within, the model starts without gradients. Afterwards the earlier ones, of other parts of an
+    accumulated batch, are added. After an error only the earlier ones are left."""
     before = _take_gradients(model)
     try:
         yield
@@ -54,8 +86,8 @@ def new_gradients(model: Model) -> Iterator[None]:
 
 
 def _take_gradients(model: Model) -> List[Callable[[], None]]:
-    """Leave the model without gradients (zeros in Thinc's own layers, which cannot be without);
-    calls that add each of them again."""
+    """Take all gradients out of the model (Thinc's own layers keep zeros). Returns calls that add
+    them again."""
     taken: List[Callable[[], None]] = []
     for node in model.walk():
         for name in node.param_names:
@@ -77,13 +109,12 @@ def _add_gradient(parameter: Parameter, gradient: Tensor) -> None:
 
 
 @contextlib.contextmanager
-def moved(tables: List[Table], size: float) -> Iterator[None]:
-    """Within, the embeddings stand where the loss is higher, `r = size * g / ||g||` further along
-    its gradient g (eq. 6); afterwards they are back.
+def perturbed(tables: List[Table], size: float) -> Iterator[None]:
+    """Within, the embeddings are perturbed along their gradient g, by `size * g / ||g||` (eq. 6).
 
-    The paper takes the norm over the words of one text, each occurrence by itself. Here it is that
-    over all rows that the batch has used, of all tables: an embedding is one and the same wherever
-    it occurs.
+    The paper takes the norm over the words of one text, each occurrence by itself. Here it is taken
+    over all rows of all tables that the batch has used: a word has one embedding wherever it
+    occurs.
     """
     used = [table.gradient.any(1).nonzero()[:, 0] for table in tables]
     moves = [table.gradient[rows] for table, rows in zip(tables, used)]

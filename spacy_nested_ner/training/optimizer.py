@@ -4,7 +4,7 @@ Thinc 8.3 hands its optimizer one parameter at a time, so that neither a norm ov
 nor a group of them can be seen. Here a call only collects; `AdamW.flush` applies the whole step.
 """
 
-from typing import Dict, List, Optional, Set, Tuple, cast
+from typing import Dict, List, Optional, Protocol, Set, Tuple, cast, runtime_checkable
 
 import numpy
 import torch
@@ -15,6 +15,18 @@ from torch import Tensor, nn
 
 HEAD = "head"
 BIAS_NAMES = ("b", "bias")
+
+
+@runtime_checkable
+class GroupedOptimizer(Protocol):
+    """A Thinc optimizer that wants to know which parameters are the head's and when a step is
+    complete. A pipe tells any optimizer that has these methods."""
+
+    def set_group(self, name: str, model: Model) -> None:
+        """Called before the parameters of a step: those of this model are in the group `name`."""
+
+    def flush(self) -> None:
+        """Called after all parameters of a step."""
 
 
 class AdamW(Optimizer):

@@ -9,8 +9,8 @@ import srsly
 from spacy.language import Language
 
 from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import defaults_of
 from spacy_nested_ner.systems import all_systems
-from spacy_nested_ner.systems.settings import defaults_of
 from tests.conftest import SENTENCES, make_examples, make_pipeline
 
 OPTIONS = {system.factory: system.options for system in all_systems()}

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, List, Mapping
 
+from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import Limit, ModelSettings, Options, System
-from spacy_nested_ner.systems.settings import setting
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Learning from embeddings that are moved against the batch."""
+"""Learning from perturbed embeddings."""
 
 from typing import Any, Dict, List
 
@@ -10,7 +10,7 @@ from spacy.util import fix_random_seed
 from thinc.util import torch2xp
 
 from spacy_nested_ner.model.head_model import head_shim
-from spacy_nested_ner.training.adversarial import embedding_tables, moved
+from spacy_nested_ner.training.adversarial import embedding_tables, perturbed
 from tests.conftest import QUESTIONS, SMALL_CNN, make_examples, make_pipeline, train
 
 SIZE = 0.5
@@ -51,7 +51,7 @@ def gradients_left(pipe: Any) -> Dict[Any, np.ndarray]:
 
 
 @pytest.mark.parametrize("encoder", ["hashed", "pretrained"])
-def test_update_adds_gradients_at_the_moved_embeddings(encoder, tiny_bert) -> None:
+def test_update_adds_gradients_at_the_perturbed_embeddings(encoder, tiny_bert) -> None:
     model = bert(tiny_bert) if encoder == "pretrained" else {}
     nlp = make_pipeline("locate_and_label_ner", model)
     pipe = learn(nlp)
@@ -77,11 +77,11 @@ def test_embeddings_are_back_after_an_update(make) -> None:
     assert losses[0]["ner"] > 0 and losses[1]["ner"] > 0
 
 
-def test_moved_embeddings_have_a_higher_loss_and_come_back_after_an_error() -> None:
+def test_perturbed_embeddings_have_a_higher_loss_and_come_back_after_an_error() -> None:
     nlp = make_pipeline("locate_and_label_ner")
     pipe, examples = learn(nlp), make_examples(nlp)
     before, weights = pipe.get_loss(examples, None)[0], weights_of(pipe)
-    with pytest.raises(KeyError), moved(embedding_tables(pipe.model), SIZE):
+    with pytest.raises(KeyError), perturbed(embedding_tables(pipe.model), SIZE):
         assert pipe.get_loss(examples, None)[0] > before + 1e-3
         raise KeyError
     for one, other in zip(weights, weights_of(pipe)):
@@ -104,13 +104,13 @@ def test_size_must_not_be_negative() -> None:
         make_pipeline("piqn_ner", adversarial=-1.0, examples=None)
 
 
-def test_frozen_encoder_has_nothing_to_move(tiny_bert) -> None:
+def test_frozen_encoder_is_refused(tiny_bert) -> None:
     nlp = make_pipeline("piqn_ner", bert(tiny_bert, frozen=True), adversarial=SIZE)
     with pytest.raises(ValueError, match="'ner': adversarial training finds no embeddings"):
         learn(nlp)
 
 
-def test_listener_has_nothing_to_move() -> None:
+def test_listener_is_refused() -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec", config={"model": SMALL_CNN})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": SMALL_CNN["width"]}
@@ -142,7 +142,7 @@ def test_listener_beside_an_encoder_that_learns_is_refused() -> None:
 
 @pytest.mark.parametrize("encoder", ["hashed", "pretrained"])
 def test_parts_of_an_accumulated_batch_add_up(encoder, tiny_bert) -> None:
-    """Each part moves the embeddings along its own gradient, whatever was accumulated before."""
+    """Each part perturbs the embeddings along its own gradient, whatever was accumulated before."""
     model = bert(tiny_bert) if encoder == "pretrained" else {}
     halves = slice(0, 5), slice(5, 10)
 

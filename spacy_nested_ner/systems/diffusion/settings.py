@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Optional
 
+from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
-from spacy_nested_ner.systems.settings import setting
 
 # A shorter sentence gets as many noisy spans as one of so many words.
 FEWEST_WORDS = 30

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import List, Optional
 
+from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
-from spacy_nested_ner.systems.settings import setting
 
 
 @dataclass(frozen=True)

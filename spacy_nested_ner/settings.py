@@ -7,13 +7,14 @@ Plain Python, so that factories and the command line read them without torch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import typing
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,10 @@ class Setting:
 
     def _bounds(self) -> str:
         if self.least is not None and self.most is not None:
-            return f" from {self.least} to {self.most}"
-        low = f" of at least {self.least}" if self.least is not None else ""
-        low = f" above {self.above}" if self.above is not None else low
-        return low + (f", at most {self.most}" if self.most is not None else "")
+            return f" from {self.least:g} to {self.most:g}"
+        low = f" of at least {self.least:g}" if self.least is not None else ""
+        low = f" above {self.above:g}" if self.above is not None else low
+        return low + (f", at most {self.most:g}" if self.most is not None else "")
 
 
 _NAMES = {
@@ -175,10 +176,40 @@ def parameters(kind: Type[Settings], required: bool = False) -> List[inspect.Par
     ]
 
 
-def described(first: str, more: Sequence[str], *kinds: Type[Settings]) -> str:
-    """A docstring: a first line, further lines, then the meaning of each setting."""
+def described(text: str, *kinds: Type[Settings]) -> str:
+    """A docstring: a text, then the meaning of each setting."""
     told = [f"{name}: {describe(kind)[name].meaning}." for kind in kinds for name in names_of(kind)]
-    return "\n".join([first, "", *(f"    {line}" for line in [*more, *told])])
+    return "\n".join([text, "", *told])
+
+
+def configured(
+    registered: str, kind: Type[Settings]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator for a function that builds what a config names, and whose last parameter is
+    `settings`: the config gives each of them by its name.
+
+    registered: the name in the config, for errors. Appends the settings to the docstring.
+    """
+
+    def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
+        own = list(inspect.signature(build).parameters.values())[:-1]
+
+        @functools.wraps(build)
+        def from_config(*args: Any, **given: Any) -> Any:
+            chosen = {name: given.pop(name) for name in names_of(kind) if name in given}
+            try:
+                settings = kind(**chosen)
+            except ValueError as err:
+                raise ValueError(f"{registered}: {err}.") from err
+            return build(*args, **given, settings=settings)
+
+        from_config.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*own, *parameters(kind)]
+        )
+        from_config.__doc__ = described(inspect.cleandoc(build.__doc__ or ""), kind)
+        return from_config
+
+    return decorate
 
 
 def _kind(hint: Any) -> Tuple[Any, bool]:

@@ -1,0 +1,86 @@
+"""What a head reads: one row per segment, from encoders that read docs or segments."""
+
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spacy_nested_ner.encoders.protocol import QueryEncoderModel, Tok2VecModel
+from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
+from spacy_nested_ner.model.types import HeadInput
+
+
+class Rows(NamedTuple):
+    """What a head reads of its input, encoded when a batch of it is asked for.
+
+    segment: `(rows,)` int, row of `HeadInput.segments`. label: `(rows,)` int, the label that a row
+    was encoded for, None where a row stands for all of them. lengths: `(rows,)` int, what a row
+    counts in a batch. read: from indices of rows to `(batch, words, width)` vectors, their
+    `(batch, words)` bool mask and `(batch, queries, width)` queries if any.
+    """
+
+    segment: np.ndarray
+    label: Optional[np.ndarray]
+    lengths: np.ndarray
+    read: Callable[[np.ndarray], Tuple[Tensor, Tensor, Optional[Tensor]]]
+
+
+# Rows, and the way back for the gradients of what was read.
+Reading = Tuple[Rows, Callable[[], List[Any]]]
+
+
+def read_words(encoder: Tok2VecModel, X: HeadInput, width: int, is_train: bool) -> Reading:
+    """Rows of a token-to-vector model, which reads whole docs.
+
+    width: of the result where there is no word at all.
+    """
+    encoded = encode_words(encoder, X.docs, width, is_train)
+    starts = np.cumsum(encoded.lengths) - encoded.lengths
+    rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
+    return rows, lambda: encoded.backprop(encoded.words.grad)
+
+
+def read_with_queries(encoder: QueryEncoderModel, X: HeadInput, is_train: bool) -> Reading:
+    """Rows of an encoder that reads queries along with the words of each segment."""
+    (flat, asked), backprop = encoder((X.docs, X.segments), is_train)
+    words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
+    lengths = X.segments[:, 2] - X.segments[:, 1]
+    rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
+
+    def back() -> List[Any]:
+        return backprop((gradient_of(words.grad, words), gradient_of(queries.grad, queries)))
+
+    return rows, back
+
+
+def _segment_rows(
+    X: HeadInput, words: Tensor, queries: Optional[Tensor], offsets: np.ndarray
+) -> Rows:
+    """One row per segment.
+
+    words: flat, `(all words, width)`. queries: `(segments, M, width)`. offsets: `(segments,)` int,
+    where the words of each segment begin.
+    """
+
+    def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        padded, mask = pad(words, X.segments, offsets, batch)
+        asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
+        return padded, mask, asked
+
+    n_segments, lengths = len(X.segments), X.segments[:, 2] - X.segments[:, 1]
+    return Rows(np.arange(n_segments), None, lengths, read)
+
+
+def pad(
+    words: Tensor, segments: np.ndarray, offsets: np.ndarray, batch: np.ndarray
+) -> Tuple[Tensor, Tensor]:
+    """Gather a batch of segments: `(batch, words, width)` vectors and `(batch, words)` bool mask.
+
+    Padding repeats the segment's first word; the mask keeps it out of everything.
+    """
+    lengths = torch.from_numpy(segments[batch, 2] - segments[batch, 1])
+    position = torch.arange(int(lengths.max()))
+    mask = position < lengths.unsqueeze(1)
+    index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
+    return words[index.to(words.device)], mask.to(words.device)

@@ -1,0 +1,86 @@
+"""A pipe whose settings live in its `cfg`, checked wherever they are used."""
+
+import warnings
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Type
+
+from spacy.pipeline import TrainablePipe
+from spacy.vocab import Vocab
+
+from spacy_nested_ner.model.head_model import system_of
+from spacy_nested_ner.model.types import HeadModel
+from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN
+from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import S, defaults_of, names_of, take, unknown_name
+from spacy_nested_ner.systems.base import Options
+
+# What `pipe.cfg` holds beside settings.
+STATE = ("labels", "learned_from")
+
+
+class ConfiguredPipe(TrainablePipe):
+    """Settings of `NestedNER`, and errors and warnings that name the component."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: HeadModel,
+        name: str,
+        *,
+        scorer: Optional[Callable] = None,
+        **settings: Any,
+    ) -> None:
+        """Create the pipe.
+
+        settings: Any of `PipeSettings` and of the system's options; defaults for the others. They
+            live in `pipe.cfg` and are checked whenever they are used.
+        RAISES (ValueError): For a setting that is not known or out of its range, by name.
+        """
+        self.vocab, self.model, self.name = vocab, model, name
+        self.scorer = scorer
+        self._options = system_of(model).options
+        self._warned: Set[str] = set()
+        self.cfg: Dict[str, Any] = {
+            "labels": [],
+            "learned_from": dict(NOTHING_SEEN),
+            **defaults_of(PipeSettings),
+            **defaults_of(self._options),
+            **settings,
+        }
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        self._settings()
+        self.options()
+
+    def _settings(self) -> PipeSettings:
+        """Those of `pipe.cfg` that all components share, checked."""
+        known = [*names_of(PipeSettings), *names_of(self._options)]
+        problem = unknown_name([name for name in self.cfg if name not in STATE], known)
+        if problem is not None:
+            raise ValueError(self._says(problem))
+        return self._take(PipeSettings, self.cfg)
+
+    def options(self, **changed: Any) -> Options:
+        """The head's run-time options, checked: those of one call before those of `pipe.cfg`."""
+        names = names_of(self._options)
+        unknown = ", ".join(sorted(set(changed) - set(names)))
+        if unknown:
+            known = ", ".join(names) or "none"
+            raise ValueError(
+                self._says(f"{unknown} cannot be set for one call, only {known}; see pipe.cfg")
+            )
+        return self._take(self._options, {**self.cfg, **changed})
+
+    def _take(self, kind: Type[S], values: Mapping[str, Any]) -> S:
+        try:
+            return take(kind, values)
+        except ValueError as err:
+            raise ValueError(self._says(str(err))) from err
+
+    def _says(self, problem: str) -> str:
+        return f"Component '{self.name}': {problem}."
+
+    def _warn_once(self, key: str, problem: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            warnings.warn(self._says(problem), stacklevel=3)
