@@ -20,7 +20,7 @@ from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
 from spacy_nested_ner.layers.recurrent import BiLSTM
-from spacy_nested_ner.matching import assign_cheapest, assign_dynamic
+from spacy_nested_ner.matching import assign_cheapest, assign_dynamic, assign_rows
 from spacy_nested_ner.systems.diffusion.settings import (
     FEWEST_WORDS,
     DiffusionOptions,
@@ -385,15 +385,8 @@ class Diffusion(MatchedHead):
         self, answers: Answers, noisy: Tensor, kinds: Tensor, gold: Gold, real: Tensor
     ) -> Tensor:
         """Gold entity of each span by the Hungarian algorithm (appendix A), -1 for None."""
-        target = np.full(real.shape, -1, dtype=np.int64)
-        if gold.mask.any():
-            costs = self.costs(answers, noisy, kinds, gold).float().cpu().numpy()
-            if not np.isfinite(costs).all():  # diverged: the loss says so, see `NestedNER.update`
-                return torch.from_numpy(target).to(real.device)
-            sizes = zip(gold.mask.sum(dim=1).tolist(), real.sum(dim=1).tolist())
-            for i, (g, k) in enumerate(sizes):
-                target[i, :k] = self._assign(costs[i, :k, :g])
-        return torch.from_numpy(target).to(real.device)
+        cost = self.costs(answers, noisy, kinds, gold)
+        return assign_rows(self._assign, cost, real, gold.mask)
 
     def _assign(self, cost: np.ndarray) -> np.ndarray:
         """`(K, G)` costs of one sentence to the entity of each span."""
