@@ -27,7 +27,6 @@ from spacy.util import minibatch, registry
 from spacy_nested_ner.encoders.pair_encoder import pair_shim
 from spacy_nested_ner.model import head_model
 from spacy_nested_ner.pipeline import component
-from spacy_nested_ner.systems.diffusion import head as diffusion
 from spacy_nested_ner.systems.locate_and_label import head as locate_and_label
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -36,8 +35,8 @@ PREDICTION = ["encoder", "head", "batches", "decoding", "spans", "docs", "rest"]
 TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignment", "batches"]
 TRAINING += ["gold alignment", "optimizer", "rest"]
 # Methods of the heads that do not belong to the network itself.
-ASSIGNING = ("assign", "match", "shown", "sample")
-DECODING = ("decode", "_decode")
+ASSIGNING = ("assign", "match", "label_target", "sample")
+DECODING = ("decode", "_decode", "entities")
 
 
 class Stopwatch:
@@ -141,7 +140,7 @@ def run(
 def plain_functions() -> Iterator[None]:
     """Leave the modules of the package as they were."""
     places = [(head_model, "collect_spans"), (component, "cut_segments")]
-    places += [(locate_and_label, "best_entity"), (diffusion, "distinct")]
+    places += [(locate_and_label, "best_entity")]
     before = [getattr(*place) for place in places]
     try:
         yield
@@ -236,7 +235,6 @@ def watch_ours(pipe: Any, clock: Stopwatch) -> None:
             if hasattr(head, name) and not is_network(head, name):
                 clock.wrap(head, name, category)
     clock.wrap(locate_and_label, "best_entity", "assignment")
-    clock.wrap(diffusion, "distinct", "decoding")
     clock.wrap(head_model, "collect_spans", "decoding")
     clock.wrap(component, "cut_segments", "batches")
     clock.wrap(pipe, "set_annotations", "decoding")

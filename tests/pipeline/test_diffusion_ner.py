@@ -26,7 +26,7 @@ def nlp():
 def way(nlp, docs):
     pipe = nlp.get_pipe("ner")
     rows = cut_segments(docs, 128, 96).rows
-    return trajectories(pipe.model, HeadInput(docs, rows, options=pipe.cfg))
+    return trajectories(pipe.model, HeadInput(docs, rows, options=pipe.options()))
 
 
 def test_the_way_ends_with_the_predicted_spans(nlp) -> None:
