@@ -4,6 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from spacy_nested_ner.matching import (
     assign_cheapest,
     assign_dynamic,
     assign_one_to_one,
+    assign_rows,
     assign_static,
     balanced_quantities,
 )
@@ -98,3 +100,23 @@ def test_cheapest_with_more_gold_than_proposals_leaves_none_out() -> None:
     cost = np.array([[0.9, 0.1, 0.2], [0.1, 0.2, 0.8]])
     assert assign_cheapest(cost, np.full(2, -5.0)).tolist() == [1, 0]
     assert assign_cheapest(np.zeros((3, 0)), np.zeros(3)).tolist() == [-1, -1, -1]
+
+
+def test_rows_of_a_batch_are_assigned_without_their_padding() -> None:
+    cost = torch.full((4, 3, 2), -9.0)  # what stands at padding would win
+    cost[0] = torch.tensor([[-1.0, -2.0], [-2.0, -1.0], [0.0, 0.0]])
+    cost[1, :2, 0] = torch.tensor([0.0, -1.0])
+    real = torch.tensor([[True] * 3, [True, True, False], [True] * 3, [True, False, False]])
+    gold = torch.tensor([[True, True], [True, False], [False, False], [True, True]])
+    none_cost = torch.tensor([[0.0, 0.0, 1.0], [-2.0] * 3, [-9.0] * 3, [0.0] * 3])
+    one_each = assign_rows(lambda row: assign_one_to_one(row, 0), cost, real, gold)
+    assert one_each.tolist() == [[1, 0, -1], [-1, 0, -1], [-1, -1, -1], [0, -1, -1]]
+    cheapest = assign_rows(assign_cheapest, cost, real, gold, none_cost)
+    assert cheapest.tolist() == [[1, 0, 0], [-1, 0, -1], [-1, -1, -1], [0, -1, -1]]
+
+
+def test_a_diverged_model_is_assigned_nothing() -> None:
+    cost, every = torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool)
+    cost[1, 2] = torch.nan
+    found = assign_rows(assign_cheapest, cost, every, every[:, :1], torch.zeros(2, 3))
+    assert found.tolist() == [[-1] * 3] * 2

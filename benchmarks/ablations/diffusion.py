@@ -4,30 +4,47 @@ rows of the paper's tables 5 and 6, and how None is learned; equal steps, one ta
 python -m benchmarks.ablation diffusion corpus/genia/train.spacy corpus/genia/dev.spacy
 """
 
+from dataclasses import replace
 from typing import Any, Dict
 
 from benchmarks.ablations import Variants
 
+from spacy_nested_ner.systems.diffusion import settings
+
 CONFIG = "diffusion_cnn"
-AUTHORS_NONE: Dict[str, Any] = {"assignment": "balanced", "none": "unmatched", "none_weight": None}
+
+# Forms of the head that differ from the default in one choice; each is a variant of its name.
+FORMS: Dict[str, Dict[str, Any]] = {
+    "no rollout": {"rollout": 0},
+    "one kind of spans": {"span_kinds": 1},
+    "no distance bias": {"offset_reach": 0},
+    "no answer pooling": {"answer_pooling": False},
+    "losses after the last layer only": {"auxiliary": False},
+    "independent boundaries": {"boundary": "sigmoid"},
+    "additive pointer": {"pointer": "additive"},
+    "no distance in the matching": {"match_distance": 0.0},
+    "one-to-one matching": {"assignment": "one_to_one"},
+    "None for the unmatched, one-to-one": {"assignment": "one_to_one", "none": "unmatched"},
+    "None as the authors learn it": {
+        "assignment": "balanced",
+        "none": "unmatched",
+        "none_weight": None,
+    },
+    "spans as their mean": {"span_pooling": "mean"},
+    "spans as their boundaries": {"span_pooling": "boundaries"},
+    "left and width": {"with_width": True},
+}
+for name, changes in FORMS.items():
+    settings.VARIANTS[name] = replace(settings.VARIANTS["default"], **changes)
+
 PAPER: Dict[str, Any] = {
+    "variant": "paper",
     "depth": 1,
     "lstm_layers": 2,
     "attention_heads": 8,
-    "span_pooling": "mean",
-    "span_kinds": 1,
-    "pointer": "additive",
-    "boundary": "sigmoid",
-    "offset_reach": 0,
-    "answer_pooling": False,
     "scale": 1.0,
     "n_spans": 60,
     "repetition": 0.0,
-    "assignment": "one_to_one",
-    "none": "unmatched",
-    "rollout": 0,
-    "match_distance": 0.0,
-    "auxiliary": False,
     "component": {"found_in": "last_step", "steps": 5, "n_spans": 60, "labels_per_span": 1},
 }
 VARIANTS: Variants = {
@@ -41,30 +58,18 @@ VARIANTS: Variants = {
     "scores of words in the pointers": {"word_weight": 2.0},
     "words of 256": {"word_width": 256},
     "words of 256, and scores of words": {"word_weight": 2.0, "word_width": 256},
-    "no rollout": {"rollout": 0},
-    "one kind of spans": {"span_kinds": 1},
-    "no distance bias": {"offset_reach": 0},
-    "no answer pooling": {"answer_pooling": False},
-    "losses after the last layer only": {"auxiliary": False},
-    "independent boundaries": {"boundary": "sigmoid"},
-    "additive pointer": {"pointer": "additive"},
-    "no distance in the matching": {"match_distance": 0.0},
-    "one-to-one matching": {"assignment": "one_to_one"},
-    "None for the unmatched, one-to-one": {"assignment": "one_to_one", "none": "unmatched"},
-    "None as the authors learn it": AUTHORS_NONE,
-    "spans as their mean": {"span_pooling": "mean"},
-    "spans as their boundaries": {"span_pooling": "boundaries"},
+    **{name: {"variant": name} for name in FORMS},
     "linear schedule": {"schedule": "linear"},
+    "1500 timesteps": {"timesteps": 1500},
     "scale 1": {"scale": 1.0},
-    "left and width": {"state": "left_width"},
     "random spans": {"repetition": 0.0},
     "repeated entities": {"repetition": 1.0},
+    "60 spans": {"n_spans": 60},
     "the paper's form": PAPER,
     "the authors' form": {
         **PAPER,
-        **AUTHORS_NONE,
+        "variant": "authors",
         "depth": 2,
-        "state": "left_width",
         "repetition": 1.0,
         "component": {
             "found_in": "last_step",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from spacy_nested_ner.layers.attention import attend, make_feedforward, split_heads
 
 INITIAL_DEVIATION = 0.02
 
@@ -79,24 +80,14 @@ class TransformerLayer(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
         self.attention_norm = nn.LayerNorm(width)
-        self.feedforward = nn.Sequential(
-            nn.Linear(width, feedforward * width),
-            nn.GELU(),
-            nn.Linear(feedforward * width, width),
-        )
+        self.feedforward = make_feedforward(width, feedforward)
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(0.0)
 
     def forward(self, asking: Tensor, states: Tensor, mask: Tensor) -> Tensor:
         """`(rows, n, h)` states that ask all `(rows, length, h)` states of their row."""
-        key, value = (self._split(t) for t in self.key_value(states).chunk(2, dim=-1))
-        attended = F.scaled_dot_product_attention(
-            self._split(self.query(asking)), key, value, mask[:, None, None, :]
-        )
-        attended = self.output(attended.transpose(1, 2).flatten(2))
+        key, value = (split_heads(t, self.heads) for t in self.key_value(states).chunk(2, dim=-1))
+        attended = attend(split_heads(self.query(asking), self.heads), key, value, mask)
+        attended = self.output(attended)
         asking = self.attention_norm(asking + self.dropout(attended))
         return self.norm(asking + self.dropout(self.feedforward(asking)))
-
-    def _split(self, states: Tensor) -> Tensor:
-        """`(rows, n, h)` to `(rows, heads, n, h / heads)`."""
-        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.attention import join_heads, split_heads
+
 INITIAL_DEVIATION = 0.02
 
 
@@ -172,18 +174,14 @@ class OneWayEncoder(nn.Module):
         located = torch.cat([pieces, (content + position) / 2], dim=1)
         project = layer.attention.self
         attended = one_way_attention(
-            self._split(project.query(located)),
-            self._split(project.key(located)),
-            self._split(project.value(states)),
+            split_heads(project.query(located), self.attention_heads),
+            split_heads(project.key(located), self.attention_heads),
+            split_heads(project.value(states), self.attention_heads),
             n_pieces,
             mask,
             dropout=self.attention_dropout if self.training else 0.0,
             query_interaction=self.query_interaction,
             asked_mask=asked,
         )
-        states = layer.attention.output(attended.transpose(1, 2).flatten(2), states)
+        states = layer.attention.output(join_heads(attended), states)
         return layer.output(layer.intermediate(states), states)
-
-    def _split(self, states: Tensor) -> Tensor:
-        """`(batch, n, h)` to `(batch, heads, n, head width)`."""
-        return states.unflatten(2, (self.attention_heads, -1)).transpose(1, 2)

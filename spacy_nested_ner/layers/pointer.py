@@ -97,3 +97,11 @@ def mask_words(logits: Tensor, mask: Optional[Tensor]) -> Tensor:
     logits: `(batch, queries, words)`; mask: `(batch, words)` bool.
     """
     return logits if mask is None else logits.masked_fill(~mask.unsqueeze(1), -1e4)
+
+
+def word_probability(logits: Tensor, kind: str) -> Tensor:
+    """Probability of each word, in the shape of the `(..., words)` logits.
+
+    kind: "sigmoid", each word by itself, or "softmax", one choice among the words.
+    """
+    return logits.sigmoid() if kind == "sigmoid" else logits.softmax(dim=-1)

@@ -1,5 +1,6 @@
 """Diffusion: equations on numbers worked out apart from the code, and the paper's properties."""
 
+from dataclasses import fields, replace
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -15,30 +16,64 @@ from head_samples import (
     rows_of,
 )
 
-from spacy_nested_ner.systems.diffusion.head import (
+from spacy_nested_ner.systems.diffusion.decoding import (
     Denoised,
-    Diffusion,
-    EntityClassifier,
+    best_of_equal,
+    score_by_label,
+    score_by_sum,
+)
+from spacy_nested_ner.systems.diffusion.head import Diffusion, label_ranks, nearby_spans
+from spacy_nested_ner.systems.diffusion.network import (
+    NoisySpans,
+    SpanClassifier,
     SpanPooling,
     TimestepEmbedding,
-    alpha_bars,
-    deal_kinds,
-    denoising_times,
-    distinct,
     mean_inside,
-    noise_table,
-    twins,
+    pointed_spans,
 )
-from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
+from spacy_nested_ner.systems.diffusion.process import (
+    SpanDiffusion,
+    alpha_bars,
+    denoising_times,
+    noise_table,
+    spread_kinds,
+)
+from spacy_nested_ner.systems.diffusion.settings import (
+    VARIANTS,
+    DiffusionOptions,
+    DiffusionSettings,
+    Variant,
+)
 from spacy_nested_ner.systems.head import Batch, Gold, Predictions, mean_losses
 from spacy_nested_ner.systems.matched import Answers
 
-STATES = ("boundaries", "left_width")
+FORM = tuple(field.name for field in fields(Variant))
+
+
+def make_settings(**given: Any) -> DiffusionSettings:
+    """Settings, and choices of a variant that differ from those of the named one."""
+    changes = {name: given.pop(name) for name in FORM if name in given}
+    if changes:
+        VARIANTS["under test"] = replace(VARIANTS[given.get("variant", "default")], **changes)
+        given["variant"] = "under test"
+    return DiffusionSettings(**{**DIFFUSION_SMALL, **given})
 
 
 def make_head(n_labels: int = 3, **settings: Any) -> Diffusion:
     torch.manual_seed(0)
-    return Diffusion(10, n_labels, DiffusionSettings(**{**DIFFUSION_SMALL, **settings}))
+    return Diffusion(10, n_labels, make_settings(**settings))
+
+
+def make_process(**settings: Any) -> SpanDiffusion:
+    return SpanDiffusion(make_settings(**settings))
+
+
+def noisy_spans(spans: Any, kinds: Any = None, real: Any = None) -> NoisySpans:
+    """Of kind 0 and all real, if not told otherwise."""
+    spans = torch.as_tensor(spans)
+    kinds = torch.zeros_like(spans[..., 0]) if kinds is None else kinds
+    real = torch.ones_like(spans[..., 0], dtype=torch.bool) if real is None else real
+    return NoisySpans(spans, kinds, real)
 
 
 def all_spans(n: int) -> torch.Tensor:
@@ -79,59 +114,60 @@ def test_fewer_timesteps_go_the_same_way(schedule) -> None:
 def test_normalisation_by_hand() -> None:
     span, length = torch.tensor([[[1, 2]]]), torch.tensor([[4]])
     # Middles of the second and third of four cells are 3/8 and 5/8; 2 (2 * 3/8 - 1) = -1/2.
-    assert make_head(scale=2.0).to_state(span, length).tolist() == [[[-0.5, 0.5]]]
+    assert make_process(scale=2.0).to_state(span, length).tolist() == [[[-0.5, 0.5]]]
     # Two words are the second of four widths.
-    widths = make_head(scale=2.0, state="left_width").to_state(span, length)
+    widths = make_process(scale=2.0, with_width=True).to_state(span, length)
     assert widths.tolist() == [[[-0.5, -0.5]]]
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("with_width", [False, True])
 @pytest.mark.parametrize("n", [*range(1, 40), 128])
-def test_every_span_of_every_length_comes_back(state, n) -> None:
-    head, spans, length = make_head(scale=1.3, state=state), all_spans(n), torch.tensor([[n]])
-    points = head.to_state(spans, length)
+def test_every_span_of_every_length_comes_back(with_width, n) -> None:
+    process = make_process(scale=1.3, with_width=with_width)
+    spans, length = all_spans(n), torch.tensor([[n]])
+    points = process.to_state(spans, length)
     assert (points.abs() < 1.3).all()
-    assert torch.equal(head.to_spans(points, length), spans)
+    assert torch.equal(process.to_spans(points, length), spans)
     # Not by luck: a tenth of a cell of noise changes nothing.
-    assert torch.equal(head.to_spans(points + 0.1 * 2.6 / n, length), spans)
+    assert torch.equal(process.to_spans(points + 0.1 * 2.6 / n, length), spans)
 
 
 def test_points_outside_and_in_the_wrong_order_are_spans() -> None:
     points, length = torch.tensor([[[-9.0, 9.0], [0.9, -0.9], [0.9, 0.9]]]), torch.tensor([[10]])
-    spans = make_head(scale=1.0).to_spans(points, length)
+    spans = make_process(scale=1.0).to_spans(points, length)
     assert spans.tolist() == [[[0, 9], [0, 9], [9, 9]]]
-    spans = make_head(scale=1.0, state="left_width").to_spans(points, length)
+    spans = make_process(scale=1.0, with_width=True).to_spans(points, length)
     assert spans.tolist() == [[[0, 9], [9, 9], [9, 9]]]
 
 
 def test_forward_process_is_equation_4() -> None:
-    head = make_head()
-    head.signal = torch.tensor([0.64, 0.36], dtype=torch.double)
+    process = make_process()
+    process.signal = torch.tensor([0.64, 0.36], dtype=torch.double)
     clean = torch.full((2, 1, 2), 0.5, dtype=torch.double)
-    noisy = head.add_noise(clean, torch.tensor([0, 1]), torch.ones_like(clean))
+    noisy = process.add_noise(clean, torch.tensor([0, 1]), torch.ones_like(clean))
     torch.testing.assert_close(noisy[0], torch.full((1, 2), 0.8 * 0.5 + 0.6).double())
     torch.testing.assert_close(noisy[1], torch.full((1, 2), 0.6 * 0.5 + 0.8).double())
 
 
 def test_reverse_step_is_equations_6_and_7() -> None:
-    head = make_head()
-    head.signal = torch.tensor([0.64, 0.36], dtype=torch.double)
+    process = make_process()
+    process.signal = torch.tensor([0.64, 0.36], dtype=torch.double)
     state, clean = torch.ones(1, 1, 2).double(), torch.full((1, 1, 2), 0.5).double()
     step = (state, clean, torch.tensor([1]), torch.tensor([0]))
     # Predicted noise (1 - 0.6 * 0.5) / 0.8 = 0.875; then 0.8 * 0.5 + 0.6 * 0.875.
-    torch.testing.assert_close(head.reverse_step(*step), torch.full((1, 1, 2), 0.925).double())
+    torch.testing.assert_close(process.reverse_step(*step), torch.full((1, 1, 2), 0.925).double())
     # eta 1: the variance is 0.36 / 0.64 * (1 - 0.36 / 0.64) = 0.24609375.
     expected = 0.4 + (0.36 - 0.24609375) ** 0.5 * 0.875 + 0.24609375**0.5 * 2
-    noisy = head.reverse_step(*step, 1.0, torch.full((1, 1, 2), 2.0).double())
+    noisy = process.reverse_step(*step, 1.0, torch.full((1, 1, 2), 2.0).double())
     torch.testing.assert_close(noisy, torch.full((1, 1, 2), expected).double())
 
 
 def test_a_right_prediction_walks_back_along_its_own_noise() -> None:
-    head, noise = make_head(), torch.randn(3, 4, 2).double()
+    process, noise = make_process(), torch.randn(3, 4, 2).double()
     clean = torch.rand(3, 4, 2).double()
     late, early = torch.tensor([999, 700, 30]), torch.tensor([799, 20, 0])
-    state = head.reverse_step(head.add_noise(clean, late, noise), clean, late, early)
-    torch.testing.assert_close(state, head.add_noise(clean, early, noise))
+    state = process.reverse_step(process.add_noise(clean, late, noise), clean, late, early)
+    torch.testing.assert_close(state, process.add_noise(clean, early, noise))
 
 
 def test_denoising_times() -> None:
@@ -153,31 +189,34 @@ def test_timestep_embedding_by_hand() -> None:
     )
 
 
-def test_the_network_hears_of_the_timestep_after_the_span_encoder() -> None:
+def test_the_timestep_is_added_after_the_span_encoder() -> None:
     head, (words, mask) = make_head(timesteps=10).eval(), random_batch((6,))
-    heard, encoded = [], []
-    head.time.register_forward_pre_hook(lambda _, args: heard.append(args[0]))
-    head.layers[-1].register_forward_hook(lambda *args: encoded.append(args[-1]))
-    spans, kinds = torch.tensor([[[0, 1], [2, 2]]]), torch.zeros(2, dtype=torch.long)
+    times, encoded = [], []
+    network = head.network
+    network.time.register_forward_pre_hook(lambda _, args: times.append(args[0]))
+    network.layers[-1].register_forward_hook(lambda *args: encoded.append(args[-1]))
     for timestep in (2, 9):
-        real = torch.ones(1, 2, dtype=torch.bool)
-        head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([timestep]))
-    assert torch.cat(heard).tolist() == pytest.approx([0.2, 0.9])
+        noisy = noisy_spans([[[0, 1], [2, 2]]])
+        network(network.encode(words, mask), noisy, torch.tensor([timestep]))
+    assert torch.cat(times).tolist() == pytest.approx([0.2, 0.9])
     assert torch.equal(*encoded)
 
 
 def test_candidates_learn_the_label_of_their_words_or_none() -> None:
     head, (words, mask) = make_head(n_labels=3, span_kinds=2).eval(), random_batch((6, 6))
     gold = Gold.from_lists([[(0, 2, 0), (3, 3, 1), (3, 3, 2)], []])
-    asked = [[(0, 2), (3, 3), (3, 3), (0, 1), (5, 5)], [(0, 2), (3, 3), (0, 0), (1, 1), (2, 2)]]
-    expected = [[1, 2, 3, 0, 0], [0, 0, 0, 0, 0]]  # the second kind says the second label
+    candidates = torch.tensor(
+        [[(0, 2), (3, 3), (3, 3), (0, 1), (5, 5)], [(0, 2), (3, 3), (0, 0), (1, 1), (2, 2)]]
+    )
+    expected = [[1, 2, 3, 0, 0], [0, 0, 0, 0, 0]]  # the second kind is for the second label
     kinds = torch.tensor([[0, 0, 1, 1, 0]] * 2)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    sentence = head.read(words, mask)
-    states = torch.randn(2, 5, head.kinds.shape[1])
-    total = head.candidate_loss(sentence, states, torch.tensor(asked), kinds, gold, real)
-    hot = F.one_hot(torch.tensor(asked), 6).float()
-    logits = head.classifier(states, sentence.classified, hot[:, :, 0], hot[:, :, 1])
+    encoded = head.network.encode(words, mask)
+    states = torch.randn(2, 5, head.network.kinds.shape[1])
+    noisy = noisy_spans(torch.zeros_like(candidates), kinds, real)
+    total = head.candidate_loss(encoded, states, noisy, candidates, gold)
+    hot = F.one_hot(candidates, 6).float()
+    logits = head.network.classifier(states, encoded.classified, hot[:, :, 0], hot[:, :, 1])
     log_p = logits.log_softmax(-1)
     one_by_one = [
         -log_p[i, k, label]
@@ -188,15 +227,15 @@ def test_candidates_learn_the_label_of_their_words_or_none() -> None:
     assert total.item() == pytest.approx(sum(one_by_one).item(), rel=1e-5)
 
 
-def test_candidates_lie_near_what_is_shown_and_in_the_sentence() -> None:
+def test_candidates_lie_near_the_pointed_spans_and_in_the_sentence() -> None:
     torch.manual_seed(0)
-    shown = torch.tensor([[0, 0], [4, 9], [2, 3]]).repeat(400, 1, 1)
+    pointed = torch.tensor([[0, 0], [4, 9], [2, 3]]).repeat(400, 1, 1)
     lengths = torch.tensor([[10]] * 399 + [[4]])
-    shown[-1] = shown[-1].clamp(max=3)
-    near = make_head().candidates(shown, lengths)
+    pointed[-1] = pointed[-1].clamp(max=3)
+    near = nearby_spans(pointed, lengths)
     assert (near[..., 0] <= near[..., 1]).all()
     assert near.min() == 0 and (near <= (lengths - 1).unsqueeze(-1)).all()
-    moves = (near - shown)[:-1, 1]
+    moves = (near - pointed)[:-1, 1]
     assert set(moves[:, 0].tolist()) == {-2, -1, 0, 1, 2} and set(moves[:, 1].tolist()) == {
         -2,
         -1,
@@ -204,31 +243,29 @@ def test_candidates_lie_near_what_is_shown_and_in_the_sentence() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"candidate_weight": 1.0, "answer_pooling": False}], ids=["weight", "pooling"]
-)
-def test_no_candidates_where_they_have_no_weight_or_are_not_seen(settings) -> None:
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_candidates_are_a_loss_where_they_have_a_weight(weight) -> None:
     words, mask = random_batch()
     gold = Gold.from_lists([[(0, 1, 0)]] + [[]] * (len(words) - 1))
-    assert "candidate" in make_head(candidate_weight=1.0).losses(Batch(words, mask), gold)
-    assert "candidate" not in make_head(**settings).losses(Batch(words, mask), gold)
+    losses = make_head(candidate_weight=weight).losses(Batch(words, mask), gold)
+    assert ("candidate" in losses) == (weight > 0)
 
 
 @pytest.mark.parametrize("answer_pooling", [False, True])
 def test_the_classifier_is_one_layer_over_span_and_words(answer_pooling) -> None:
     torch.manual_seed(0)
-    classifier = EntityClassifier(6, 4, 2, answer_pooling)
+    classifier = SpanClassifier(6, 4, 2, answer_pooling)
     spans, words = torch.randn(1, 2, 4), torch.randn(1, 5, 6)
-    shown = torch.tensor([[[1, 3], [2, 2]]])
-    seen = [spans]
+    spans_of_words = torch.tensor([[[1, 3], [2, 2]]])
+    inputs = [spans]
     if answer_pooling:
         middle = torch.stack([words[0, 1:4].mean(0), words[0, 2]])
-        seen += [words[:, [1, 2]], words[:, [3, 2]], middle.unsqueeze(0)]
-    hidden = classifier.input(torch.cat(seen, dim=-1))
+        inputs += [words[:, [1, 2]], words[:, [3, 2]], middle.unsqueeze(0)]
+    hidden = classifier.input(torch.cat(inputs, dim=-1))
     expected = classifier.output(F.gelu(hidden))
     read = classifier.read(words)
-    torch.testing.assert_close(classifier.at(spans, read, shown), expected)
-    left, right = F.one_hot(shown, 5).float().unbind(2)
+    torch.testing.assert_close(classifier.at(spans, read, spans_of_words), expected)
+    left, right = F.one_hot(spans_of_words, 5).float().unbind(2)
     torch.testing.assert_close(classifier(spans, read, left, right), expected)
 
 
@@ -256,13 +293,12 @@ def test_the_scores_of_words_move_the_pointers_of_all_spans() -> None:
     head, (words, mask) = make_head(word_weight=1.0).eval(), random_batch((6,))
     with torch.no_grad():
         before = head.trajectory(words, mask, options_of(head, steps=1))[0].spans
-        sentence = head.read(words, mask)
-        assert sentence.boundaries.shape == (1, 6, 2)
+        assert head.network.encode(words, mask).boundaries.shape == (1, 6, 2)
         # A word's score is a linear function of the word: one that is high at word 4 alone.
-        states = head.lstm(words, mask)[0]
+        states = head.network.lstm(words, mask)[0]
         wanted = torch.full((6, 1), -100.0)
         wanted[4] = 100.0
-        head.word_boundaries.weight[:] = (torch.linalg.pinv(states) @ wanted).T
+        head.network.word_boundaries.weight[:] = (torch.linalg.pinv(states) @ wanted).T
         after = head.trajectory(words, mask, options_of(head, steps=1))[0].spans
     assert len(before.unique()) > 1 and after.unique().tolist() == [4]
 
@@ -271,7 +307,7 @@ def test_words_may_be_wider_than_spans() -> None:
     for pooling in ("mean", "boundaries", "both"):
         head = make_head(word_width=24, span_pooling=pooling, word_weight=1.0, candidate_weight=1.0)
         words, mask = random_batch()
-        assert head.lstm(words, mask).shape[-1] == 24 and head.kinds.shape[-1] == 16
+        assert head.network.lstm(words, mask).shape[-1] == 24 and head.network.kinds.shape[-1] == 16
         losses = head(words, mask, gold=Gold.from_lists([[(0, 1, 0)], [], []]))
         assert set(losses) == {"boundary", "label", "candidate", "word"}
         head.eval()(words, mask, options=options_of(head))
@@ -282,7 +318,7 @@ def test_expansion(repetition, copies) -> None:
     head, gold = make_head(repetition=repetition), Gold.from_lists([[(0, 2, 0), (1, 1, 1)], []])
     lengths, real = torch.tensor([[5], [5]]), torch.ones(2, 8, dtype=torch.bool)
     states = head.expand(gold, lengths, real)
-    expected = head.to_state(torch.tensor([[[0, 2], [1, 1]] * 4, [[0, 0]] * 8]), lengths)
+    expected = head.process.to_state(torch.tensor([[[0, 2], [1, 1]] * 4, [[0, 0]] * 8]), lengths)
     same = (states == expected).all(-1)
     assert same[0].tolist() == [True] * copies + [False] * (8 - copies)
     assert not same[1].any() and len(states[1].unique()) == 16
@@ -293,13 +329,13 @@ def test_expansion(repetition, copies) -> None:
 def test_more_entities_than_spans_get_as_many_spans(repetition) -> None:
     head = make_head(repetition=repetition, n_spans=10, spans_per_word=0.0)
     words, mask = torch.randn(1, 160, 10), torch.ones(1, 160, dtype=torch.bool)
-    seen = []
+    targets = []
     match = head.match
-    head.match = lambda *args: seen.append(match(*args)) or seen[-1]
+    head.match = lambda *args: targets.append(match(*args)) or targets[-1]
     losses = head(words, mask, gold=Gold.from_lists([[(i, i + 1, 0) for i in range(149)]]))
     assert mean_losses([losses])["boundary"].isfinite()
     # Of every answer, layer by layer and step by step, each entity has one.
-    assert all(set(row.tolist()) == set(range(149)) for row in seen[0])
+    assert all(set(row.tolist()) == set(range(149)) for row in targets[0])
 
 
 def answers_by_hand() -> Answers:
@@ -312,18 +348,17 @@ def answers_by_hand() -> Answers:
 
 
 REAL = torch.ones(1, 3, dtype=torch.bool)
-NOISY = torch.zeros(1, 3, 2, dtype=torch.long)
-KINDS = torch.zeros(1, 3, dtype=torch.long)
+NOISY = noisy_spans(torch.zeros(1, 3, 2, dtype=torch.long))
 
 
 def test_spans_that_are_padding_are_not_matched_and_learn_nothing() -> None:
     head = make_head(1, assignment="nearest", none_weight=1.0)
     answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
     real = torch.tensor([[True, True, False]])
-    target = head.match(answers, NOISY, KINDS, gold, real)
+    target = head.match(answers, NOISY._replace(real=real), gold)
     assert target.tolist() == [[0, 0, -1]]
     (loss,) = head.label_losses(answers, gold, target, real).values()
-    # The first says the label by one logit, the second by none, the third is not there.
+    # The first is for the label by one logit, the second by none, the third is not there.
     expected = F.softplus(torch.tensor(-1.0)) + torch.log(torch.tensor(2.0))
     torch.testing.assert_close(loss.total, expected)
     assert loss.terms == 2
@@ -331,83 +366,81 @@ def test_spans_that_are_padding_are_not_matched_and_learn_nothing() -> None:
 
 def test_each_step_of_training_starts_from_the_answer_before() -> None:
     head, (words, mask) = make_head(rollout=2, auxiliary=True).train(), random_batch((9,) * 40)
-    asked, matched, cleaned = [], [], []
-    denoise, match, reverse_step = head.denoise, head.match, head.reverse_step
-
-    def spied_denoise(sentence, noisy, kinds, real, timestep, all_layers=False):
-        answers, spans = denoise(sentence, noisy, kinds, real, timestep, all_layers)
-        asked.append((noisy, timestep, head.pointed_at(answers[-1].left, answers[-1].right)[0]))
-        return answers, spans
+    process, network = head.process, head.network
+    calls, matched, cleaned = [], [], []
+    match, reverse_step = head.match, process.reverse_step
 
     def spied_step(state, clean, timestep, earlier):
         cleaned.append((clean, reverse_step(state, clean, timestep, earlier)))
         return cleaned[-1][1]
 
-    def spied_match(answers, noisy, *rest):
-        matched.append(noisy)
-        return match(answers, noisy, *rest)
+    def spied_match(answers, noisy, gold):
+        matched.append(noisy.spans)
+        return match(answers, noisy, gold)
 
-    head.denoise, head.match, head.reverse_step = spied_denoise, spied_match, spied_step
+    def watch(_, args, output):
+        (_, noisy, timestep, *_), answers = args, output[0]
+        calls.append((noisy.spans, timestep, pointed_spans(answers[-1].left, answers[-1].right)[0]))
+
+    network.register_forward_hook(watch)
+    head.match, process.reverse_step = spied_match, spied_step
     head(words, mask, gold=Gold.from_lists([[(0, 2, 0), (1, 1, 1)]] * 40))
-    first, second, third = (timestep for _, timestep, _ in asked)
+    first, second, third = (timestep for _, timestep, _ in calls)
     assert (second <= first).all() and (third <= second).all() and (third < first).any()
     # Every sentence has a timestep of its own, from all of them.
     assert len(first.unique()) > 30 and first.min() < 150 and first.max() > 850
     lengths = mask.sum(1, keepdim=True)
-    for (_, _, shown), (clean, state), (noisy, _, _) in zip(asked, cleaned, asked[1:]):
-        assert torch.equal(clean, head.to_state(shown, lengths))
-        assert torch.equal(noisy, head.to_spans(state, lengths))
+    for (_, _, pointed), (clean, state), (noisy, _, _) in zip(calls, cleaned, calls[1:]):
+        assert torch.equal(clean, process.to_state(pointed, lengths))
+        assert torch.equal(noisy, process.to_spans(state, lengths))
     # Two layers after each step, matched by what went into that step.
-    assert torch.equal(matched[0], torch.cat([noisy for noisy, _, _ in asked for _ in range(2)]))
+    assert torch.equal(matched[0], torch.cat([noisy for noisy, _, _ in calls for _ in range(2)]))
 
 
 def test_matching_minimises_the_cost_of_appendix_a() -> None:
     answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
     head = make_head(1, assignment="one_to_one", boundary="sigmoid", match_distance=0.0)
-    assert head.match(answers, NOISY, KINDS, gold, REAL).tolist() == [[1, -1, 0]]
+    assert head.match(answers, NOISY, gold).tolist() == [[1, -1, 0]]
     # Third span, first entity: -P(label) - P(left) - P(right).
     sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
-    torch.testing.assert_close(
-        head.costs(answers, NOISY, KINDS, gold)[0, 2, 0], -(2 * sure + label)
-    )
+    torch.testing.assert_close(head.costs(answers, NOISY, gold)[0, 2, 0], -(2 * sure + label))
 
 
 def test_balanced_entities_have_equal_numbers_and_nearest_ones_have_not() -> None:
     gold = Gold.from_lists([[(0, 0, 0), (5, 5, 0)]])
-    noisy = torch.tensor([[[0, 0], [0, 1], [1, 1], [5, 4]]])
+    noisy = noisy_spans([[[0, 0], [0, 1], [1, 1], [5, 4]]])
     answers = Answers(*(torch.zeros(1, 4, size) for size in (6, 6, 2)))
     for assignment, expected in (("balanced", [0, 0, 1, 1]), ("nearest", [0, 0, 0, 1])):
         head = make_head(1, assignment=assignment)
-        kinds, real = torch.zeros(1, 4, dtype=torch.long), torch.ones(1, 4, dtype=torch.bool)
-        assert head.match(answers, noisy, kinds, gold, real).tolist() == [expected]
+        assert head.match(answers, noisy, gold).tolist() == [expected]
 
 
 def test_distance_keeps_far_spans_away() -> None:
     head = make_head(1, assignment="one_to_one", match_distance=5.0)
-    gold, noisy = Gold.from_lists([[(0, 0, 0)]]), torch.tensor([[[0, 1], [0, 0], [1, 1]]])
-    assert head.match(answers_by_hand(), noisy, KINDS, gold, REAL).tolist() == [[-1, 0, -1]]
+    gold, noisy = Gold.from_lists([[(0, 0, 0)]]), noisy_spans([[[0, 1], [0, 0], [1, 1]]])
+    assert head.match(answers_by_hand(), noisy, gold).tolist() == [[-1, 0, -1]]
 
 
-def test_labels_of_the_same_words_take_turns_with_the_kinds() -> None:
+def test_labels_of_the_same_words_have_different_kinds_of_spans() -> None:
     gold = Gold.from_lists([[(0, 0, 1), (1, 1, 0), (0, 0, 0)], [(0, 1, 0)]])
-    n_twins, turn = twins(gold)
-    assert n_twins[0].tolist() == [2, 1, 2] and turn[0].tolist() == [1, 0, 0]
-    noisy, kinds = torch.zeros(2, 4, 2).long(), torch.arange(4).expand(2, -1)
+    n_labels, rank = label_ranks(gold)
+    assert n_labels[0].tolist() == [2, 1, 2] and rank[0].tolist() == [1, 0, 0]
+    noisy = noisy_spans(torch.zeros(2, 4, 2).long(), torch.arange(4).expand(2, -1))
     answers = Answers(*(torch.zeros(2, 4, size) for size in (2, 2, 3)))
-    cost = make_head(2, match_distance=2.0).costs(answers, noisy, kinds, gold)
+    cost = make_head(2, match_distance=2.0).costs(answers, noisy, gold)
     assert (cost[0, :, 0] - cost[0, :, 2]).tolist() == [2.0, -2.0, 2.0, -2.0]
     assert len(cost[1, :, 0].unique()) == 1
 
 
 def test_a_span_whose_pointers_miss_learns_none() -> None:
     gold = Gold.from_lists([[(1, 1, 0), (0, 1, 0), (1, 1, 0)]])
-    answers = answers_by_hand()  # they show (0, 0), (0, 0) and (1, 1)
+    answers = answers_by_hand()  # they find (0, 0), (0, 0) and (1, 1)
     answers.right[0, 1] = torch.tensor([0.0, 1.0])  # now (0, 1)
     target = torch.tensor([[0, 0, 2]])
-    shown = make_head(1, none="missed").shown(answers, gold, target)
-    # The first shows no entity, the second another than its own, the third one of two twins.
-    assert shown.tolist() == [[-1, 1, 2]]
-    assert make_head(1, none="unmatched").shown(answers, gold, target) is target
+    learned = make_head(1, none="missed").label_target(answers, gold, target)
+    # The first finds no entity, the second another than its own, the third two with the same words.
+    assert learned.tolist() == [[-1, 1, 2]]
+    assert make_head(1, none="unmatched").label_target(answers, gold, target) is target
 
 
 def test_losses_by_hand() -> None:
@@ -447,13 +480,11 @@ def test_boundary_pooling_is_a_linear_layer_over_both_words() -> None:
 
 def test_spans_see_each_other_the_words_and_the_time() -> None:
     head, (words, mask) = make_head().eval(), random_batch((6,))
-    real = torch.ones(1, 3, dtype=torch.bool)
 
     def labels(last: int = 3, timestep: int = 500, **changed: torch.Tensor) -> torch.Tensor:
-        sentence = head.read(changed.get("words", words), mask)
-        spans = torch.tensor([[[0, 1], [2, 2], [1, last]]])
-        kinds = torch.zeros(3, dtype=torch.long)
-        (answers,), _ = head.denoise(sentence, spans, kinds, real, torch.tensor([timestep]))
+        encoded = head.network.encode(changed.get("words", words), mask)
+        noisy = noisy_spans([[[0, 1], [2, 2], [1, last]]])
+        (answers,), _ = head.network(encoded, noisy, torch.tensor([timestep]))
         return answers.labels[0, 0]
 
     before = labels()
@@ -486,7 +517,7 @@ def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
 def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
     head, (words, mask) = make_head().eval(), random_batch(tuple(range(4, 24)))
     calls: List[int] = []
-    head.classifier.register_forward_hook(lambda *_: calls.append(1))
+    head.network.classifier.register_forward_hook(lambda *_: calls.append(1))
     dials = {"steps": 4, "n_spans": 40, "eta": 1.0}
     found = head(words, mask, options=options_of(head, **dials, threshold=0.1, found_in=found_in))
     assert len(calls) == {"every_step": 4, "last_step": 1}[found_in]
@@ -505,30 +536,30 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in) -> None:
 @torch.no_grad()
 def test_scores_of_labels_are_means_over_spans_of_one_kind_that_meet(found_in) -> None:
     head, (words, mask) = make_head(span_kinds=2).eval(), random_batch(tuple(range(4, 24)))
-    head.classifier.output.bias.data[0] = -1.0
+    head.network.classifier.output.bias.data[0] = -1.0
     dials = {"steps": 4, "n_spans": 40, "score": "label"}
     found = head(words, mask, options=options_of(head, **dials, threshold=0.35, found_in=found_in))
     steps = head.trajectory(words, mask, options_of(head, **dials))
-    kinds = deal_kinds(steps[0].real.shape[1], 2)
-    said: Dict[Tuple[int, ...], List[torch.Tensor]] = {}
+    kinds = spread_kinds(steps[0].real.shape[1], 2)
+    groups: Dict[Tuple[int, ...], List[torch.Tensor]] = {}
     for step in steps if found_in == "every_step" else steps[-1:]:
         for row, i in torch.nonzero(step.real & step.legal).tolist():
             key = (row, *step.spans[row, i].tolist(), int(kinds[i]))
-            said.setdefault(key, []).append(step.probability[row, i])
+            groups.setdefault(key, []).append(step.probability[row, i])
     best: Dict[Tuple[int, ...], float] = {}
-    for (*span, _), each in said.items():
+    for (*span, _), each in groups.items():
         score, label = torch.stack(each).mean(0).max(0)
         if label > 0 and score >= 0.35:
             entity = (*span, int(label) - 1)
             best[entity] = max(best.get(entity, 0.0), float(score))
     keys = zip(*(column.tolist() for column in found[:4]))
     assert dict(zip(keys, found.score.tolist())) == pytest.approx(best)
-    assert len(best) > 10 and max(map(len, said.values())) > 1
+    assert len(best) > 10 and max(map(len, groups.values())) > 1
 
 
-def test_a_diverged_model_is_not_taken_for_a_shy_one() -> None:
+def test_scores_that_are_not_numbers_are_predicted() -> None:
     head, (words, mask) = make_head().eval(), random_batch()
-    head.classifier.output.bias.data[:] = float("nan")
+    head.network.classifier.output.bias.data[:] = float("nan")
     for score in ("label", "sum"):
         found = head(words, mask, options=options_of(head, threshold=0.9, score=score))
         assert len(found.score) and found.score.isnan().all()
@@ -573,7 +604,7 @@ def test_eta_adds_noise_to_the_steps_after_the_first() -> None:
 def test_the_sentence_is_encoded_once(steps) -> None:
     head, (words, mask) = make_head().eval(), random_batch()
     calls = []
-    head.lstm.register_forward_hook(lambda *_: calls.append(1))
+    head.network.lstm.register_forward_hook(lambda *_: calls.append(1))
     assert len(head.trajectory(words, mask, options_of(head, steps=steps))) == steps
     assert len(calls) == 1
 
@@ -599,8 +630,8 @@ def test_a_label_found_in_one_step_outlives_a_surer_label_of_another_step() -> N
     labels = torch.eye(3)[[1, 2]].unsqueeze(0), torch.eye(3)[[1, 1]].unsqueeze(0)
     scores = torch.tensor([[0.85, 0.84]]), torch.tensor([[0.9, 0.7]])
     steps = [
-        Denoised(1 - i, one, spans, spans, one, said, score)
-        for i, (said, score) in enumerate(zip(labels, scores))
+        Denoised(1 - i, one, spans, spans, one, label, score)
+        for i, (label, score) in enumerate(zip(labels, scores))
     ]
     found = make_head(2).entities(steps, DiffusionOptions(threshold=0.8))
     assert rows_of(found) == [(0, 1, 2, 0), (0, 1, 2, 1)]
@@ -609,9 +640,9 @@ def test_a_label_found_in_one_step_outlives_a_surer_label_of_another_step() -> N
 
 def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
     head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((100, 12))
-    for offset in (head.left_offset, head.right_offset):
+    for offset in (head.network.left_offset, head.network.right_offset):
         offset.bias.data[2] = 1000.0  # every span stays where it is
-    head.classifier.output.bias.data[0] = -1000.0  # and is an entity
+    head.network.classifier.output.bias.data[0] = -1000.0  # and is an entity
     options = options_of(head, n_spans=None, spans_per_word=0.1, found_in="last_step")
     together = head(words, mask, options=options)
     alone = head(words[1:, :12], mask[1:, :12], options=options)
@@ -624,50 +655,52 @@ def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
 @pytest.mark.parametrize("eta", [0.0, 0.5])
 def test_reverse_process_step_by_step(eta) -> None:
     head, (words, mask) = make_head().eval(), random_batch((40, 25))
-    heard = []
-    head.time.register_forward_pre_hook(lambda _, args: heard.append(args[0].tolist()))
+    times_read = []
+    head.network.time.register_forward_pre_hook(lambda _, args: times_read.append(args[0].tolist()))
     options = options_of(head, steps=4, n_spans=20, eta=eta, seed=7)
     steps, lengths = head.trajectory(words, mask, options), mask.sum(1, keepdim=True)
     times = [999, 749, 499, 249]
-    torch.testing.assert_close(torch.tensor(heard), torch.tensor([[t / 1000] * 2 for t in times]))
+    torch.testing.assert_close(
+        torch.tensor(times_read), torch.tensor([[t / 1000] * 2 for t in times])
+    )
     state = noise_table(7, 0, 20).expand(2, -1, -1)
     for i, step in enumerate(steps):
-        assert torch.equal(step.noisy, head.to_spans(state, lengths))
+        assert torch.equal(step.noisy, head.process.to_spans(state, lengths))
         if i < 3:
             now, then = (torch.tensor([t, t]) for t in times[i : i + 2])
             noise = noise_table(7, i + 1, 20) if eta else None
-            clean = head.to_state(step.spans, lengths)
-            state = head.reverse_step(state, clean, now, then, eta, noise)
+            clean = head.process.to_state(step.spans, lengths)
+            state = head.process.reverse_step(state, clean, now, then, eta, noise)
 
 
 def test_score_is_the_mean_of_the_three_probabilities_or_that_of_the_label(monkeypatch) -> None:
     head, answers = make_head(1, boundary="sigmoid"), answers_by_hand()
     answers.left[0, 1], answers.right[0, 1] = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
     answers.labels[0, 1] = torch.tensor([0.0, 1.0])
-    spans, legal = head.pointed_at(answers.left, answers.right)
-    # The second ends before it begins: it is None, whatever its label says.
+    spans, legal = pointed_spans(answers.left, answers.right)
+    # The second ends before it begins: it is None, whatever its probabilities are.
     assert legal.tolist() == [[True, False, True]]
     assert spans.tolist() == [[[0, 0], [1, 1], [1, 1]]]
-    sentence, states = head.read(*random_batch((2,))), torch.zeros(1, 3, 16)
-    monkeypatch.setattr(head, "_labels", lambda *_: answers.labels)
-    monkeypatch.setattr(head.classifier, "at", lambda *_: answers.labels)
-    boundaries = (answers.left, answers.right)
+    network = head.network
+    encoded, states = network.encode(*random_batch((2,))), torch.zeros(1, 3, 16)
+    monkeypatch.setattr(network, "classify", lambda *_: answers.labels)
+    monkeypatch.setattr(network, "classify_spans", lambda *_: answers.labels)
     sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
-    for by_label, expected in ((False, (2 * sure + label) / 3), (True, label)):
-        said, score = head._classified(sentence, states, *boundaries, spans, by_label)
-        step = Denoised(0, REAL, NOISY, spans, legal, said, score)
+    by_sum = score_by_sum(network, encoded, states, answers.left, answers.right)
+    by_label = score_by_label(network, encoded, states, spans)
+    for (probability, score), expected in ((by_sum, (2 * sure + label) / 3), (by_label, label)):
+        step = Denoised(0, REAL, NOISY.spans, spans, legal, probability, score)
         assert step.label.tolist() == [[0, -1, 0]]
         torch.testing.assert_close(step.score[0, ::2], expected.expand(2))
 
 
 def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
     head, (words, mask) = make_head(offset_reach=2).eval(), random_batch((6,))
-    for bias, offset in ((head.left_offset.bias, 1), (head.right_offset.bias, -1)):
+    for bias, offset in ((head.network.left_offset.bias, 1), (head.network.right_offset.bias, -1)):
         bias.data[2 + offset] = 1000.0
-    spans, real = torch.tensor([[[0, 3], [2, 5]]]), torch.ones(1, 2, dtype=torch.bool)
-    kinds = torch.zeros(2, dtype=torch.long)
-    (answers,), _ = head.denoise(head.read(words, mask), spans, kinds, real, torch.tensor([5]))
-    assert head.pointed_at(answers.left, answers.right)[0].tolist() == [[[1, 2], [3, 4]]]
+    encoded, noisy = head.network.encode(words, mask), noisy_spans([[[0, 3], [2, 5]]])
+    (answers,), _ = head.network(encoded, noisy, torch.tensor([5]))
+    assert pointed_spans(answers.left, answers.right)[0].tolist() == [[[1, 2], [3, 4]]]
 
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
@@ -677,7 +710,7 @@ def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
     assert [step.timestep for step in steps] == denoising_times(1000, 3)
     lengths = mask.sum(1, keepdim=True)
     assert torch.equal(
-        steps[0].noisy, head.to_spans(noise_table(0, 0, 20).expand(3, -1, -1), lengths)
+        steps[0].noisy, head.process.to_spans(noise_table(0, 0, 20).expand(3, -1, -1), lengths)
     )
     last = steps[-1]
     found = [
@@ -689,14 +722,14 @@ def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
 
 def test_of_equal_spans_the_highest_score_stays() -> None:
     columns = torch.tensor([[0, 1, 2, 0], [0, 1, 2, 0], [0, 1, 2, 1], [1, 1, 2, 0]]).unbind(1)
-    found = distinct(Predictions(*columns, torch.tensor([0.5, 0.7, 0.6, 0.1])))
+    found = best_of_equal(Predictions(*columns, torch.tensor([0.5, 0.7, 0.6, 0.1])))
     rows = dict(zip(zip(*(c.tolist() for c in found[:4])), found.score.tolist()))
     expected = {(0, 1, 2, 0): 0.7, (0, 1, 2, 1): 0.6, (1, 1, 2, 0): 0.1}
     assert rows == pytest.approx(expected) and len(found.score) == 3
 
 
 def test_kinds_come_in_equal_numbers_and_everywhere() -> None:
-    kinds, table = deal_kinds(256, 4), noise_table(0, 0, 256)
+    kinds, table = spread_kinds(256, 4), noise_table(0, 0, 256)
     for kind in range(4):
         points = table[kinds == kind]
         assert 62 <= len(points) <= 66
@@ -736,7 +769,7 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
         ({"assignment": "one_to_one", "none": "unmatched"}, True),
         ({"assignment": "balanced", "none": "missed"}, True),
     ):
-        head = make_head(**{**DIFFUSION_PAPER, **settings, "none_weight": None})
+        head = make_head(**DIFFUSION_PAPER, **settings, none_weight=None)
         losses = head(words, mask, gold=Gold.from_lists(GOLD))
         assert (losses["none"].terms > 0) == learned
 
@@ -745,22 +778,16 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
     ("settings", "problem"),
     [
         ({"schedule": "steep"}, "schedule.*cosine"),
-        ({"state": "middle"}, "left_width"),
-        ({"span_pooling": "max"}, "mean"),
-        ({"boundary": "tanh"}, "softmax"),
-        ({"none": "all"}, "missed"),
-        ({"pointer": "laser"}, "additive"),
+        ({"variant": "published"}, 'variant must be one of "default", "paper", "authors"'),
+        ({"variant": "paper", "candidate_weight": 1.0}, "candidate_weight must be 0 with .*paper"),
         ({"timesteps": 0}, "timesteps must be .* of at least 1"),
         ({"n_spans": 0}, "n_spans must be .* of at least 1"),
         ({"spans_per_word": 0.0}, "spans_per_word must be positive without n_spans"),
         ({"word_width": 0}, "word_width must be .* of at least 1"),
         ({"word_weight": -1.0}, "word_weight must be .* of at least 0"),
         ({"candidate_weight": -1.0}, "candidate_weight must be .* of at least 0"),
-        ({"rollout": -1}, "rollout must be .* of at least 0"),
         ({"repetition": 1.5}, "repetition"),
-        ({"assignment": "random"}, "nearest"),
         ({"scale": 0.0}, "scale"),
-        ({"none_weight": 0.0}, "none_weight"),
         ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Settings of `diffusion_ner`. Tables, equations and sections are those of Shen et al. 2023."""
+"""Settings of `diffusion_ner`. Tables, figures and sections are those of Shen et al. 2023."""
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Optional
+from typing import Dict, Optional
 
 from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
@@ -12,66 +12,134 @@ FEWEST_WORDS = 30
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A form of the head: choices that belong together. The defaults are ours.
+
+    lstm_dropout: between the layers of the BiLSTM.
+    feedforward: inner width of each span layer, times `hidden_width`.
+    span_pooling: a noisy span is the "mean" of its words (section 4.2), its two "boundaries" side
+        by side, or the sum of "both".
+    span_kinds: kinds of noisy spans, each with a learned vector, so that two spans on the same
+        words can have different labels.
+    pointer: of the boundaries, "additive" or "bilinear".
+    boundary: "sigmoid", each word by itself, or "softmax", one choice among the words.
+    offset_reach: the pointers learn a bias for each distance from the noisy boundary, up to this;
+        0: none.
+    answer_pooling: the classifier also reads the words at and between the predicted boundaries.
+    with_width: diffuse the first word and the width of a span instead of its two boundaries.
+    assignment: which noisy spans are matched with an entity: "one_to_one" (appendix A); "balanced",
+        the same number for each entity; "nearest", one for each entity and each other one with the
+        cheapest.
+    match_distance: added to the matching cost for each word between a noisy span's boundaries and
+        the entity's. From 3 on no probability outweighs a word.
+    none: which spans learn None, those that are "unmatched", or those whose pointers have "missed"
+        every entity.
+    none_weight: class weight of None; None gives entities and None the same total.
+    rollout: further steps of the reverse process that are trained on the model's own spans.
+    auxiliary: losses after every span layer, else after the last only.
+    """
+
+    lstm_dropout: float = 0.0
+    feedforward: int = 2
+    span_pooling: str = "both"
+    span_kinds: int = 4
+    pointer: str = "bilinear"
+    boundary: str = "softmax"
+    offset_reach: int = 8
+    answer_pooling: bool = True
+    with_width: bool = False
+    assignment: str = "nearest"
+    match_distance: float = 3.0
+    none: str = "missed"
+    none_weight: Optional[float] = 1.0
+    rollout: int = 1
+    auxiliary: bool = True
+
+
+PAPER = Variant(
+    lstm_dropout=0.1,
+    feedforward=1,
+    span_pooling="mean",
+    span_kinds=1,
+    pointer="additive",
+    boundary="sigmoid",
+    offset_reach=0,
+    answer_pooling=False,
+    assignment="one_to_one",
+    match_distance=0.0,
+    none="unmatched",
+    rollout=0,
+    auxiliary=False,
+)
+AUTHORS = Variant(
+    lstm_dropout=0.1,
+    feedforward=1,
+    span_pooling="boundaries",
+    span_kinds=1,
+    pointer="additive",
+    boundary="sigmoid",
+    offset_reach=0,
+    answer_pooling=False,
+    with_width=True,
+    assignment="balanced",
+    match_distance=0.0,
+    none="unmatched",
+    none_weight=None,
+    rollout=0,
+    auxiliary=False,
+)
+# The ablation adds its own.
+VARIANTS: Dict[str, Variant] = {"default": Variant(), "paper": PAPER, "authors": AUTHORS}
+
+
+@dataclass(frozen=True)
 class DiffusionSettings(ModelSettings):
     """Of the model."""
 
-    hidden_width: int = setting(128, "width of the spans", least=1)
+    variant: str = setting(
+        "default",
+        'form of the head: "default"; "paper", as printed; "authors", as in their code. Sizes and '
+        "the settings below are apart from it",
+        source="diffusion_paper.cfg",
+    )
+    hidden_width: int = setting(
+        128, "width of the spans", least=1, source="diffusion_transformer.cfg"
+    )
     word_width: Optional[int] = setting(
         None,
         "width of the words; null is hidden_width. Wider words cost little: spans pay most",
         least=1,
+        source="diffusion_transformer.cfg",
     )
-    lstm_layers: int = setting(1, "of the BiLSTM over the words", least=1)
-    lstm_dropout: float = setting(0.0, "between the layers of the BiLSTM", least=0, most=0.99)
-    depth: int = setting(2, "layers of the span encoder", least=1)
-    attention_heads: int = setting(4, "of each layer", least=1)
-    feedforward: int = setting(2, "inner width of each layer, times hidden_width", least=1)
-    span_pooling: str = setting(
-        "both",
-        'a noisy span is the "mean" of its words (section 4.2), its two "boundaries" side by side '
-        '(authors\' code), or "both"',
-        choices=("mean", "boundaries", "both"),
+    lstm_layers: int = setting(
+        1, "of the BiLSTM over the words", least=1, source="section 4.2: stacked"
     )
-    span_kinds: int = setting(
-        4,
-        "kinds of noisy spans, each with a learned vector, so that two spans on the same words can "
-        "have different labels; 1 is the paper's form",
-        least=1,
+    depth: int = setting(
+        2, "layers of the span encoder", least=1, source="section 4.2: 1; authors' code: 2"
     )
-    pointer: str = setting(
-        "bilinear", "of the boundaries; additive is the paper's", choices=("additive", "bilinear")
+    attention_heads: int = setting(4, "of each layer", least=1, source="appendix C: 8")
+    schedule: str = setting(
+        "cosine", "of the noise", choices=("cosine", "linear"), source="table 5"
     )
-    boundary: str = setting(
-        "softmax",
-        '"softmax": one choice among the words; "sigmoid": each word by itself',
-        choices=("sigmoid", "softmax"),
-    )
-    offset_reach: int = setting(
-        8,
-        "the pointers learn a bias for each distance from the noisy boundary, up to this; 0: none",
-        least=0,
-    )
-    answer_pooling: bool = setting(
-        True, "the classifier sees the words between the predicted boundaries"
-    )
-    schedule: str = setting("cosine", "of the noise", choices=("cosine", "linear"))
-    timesteps: int = setting(1000, "T", least=1)
+    timesteps: int = setting(1000, "T", least=1, source="table 5")
     scale: float = setting(
-        2.0, "half width lambda of the interval that positions are mapped to", above=0
-    )
-    state: str = setting(
-        "boundaries",
-        'diffuse the two "boundaries" (the paper) or "left_width" (authors\' code)',
-        choices=("boundaries", "left_width"),
+        2.0,
+        "half width lambda of the interval that positions are mapped to",
+        above=0,
+        source="section 5.3: 1",
     )
     n_spans: Optional[int] = setting(
         None,
         "noisy spans of a sentence in training, never fewer than it has entities; null makes them "
         "`spans_per_word`",
         least=1,
+        source="table 6",
     )
     spans_per_word: float = setting(
-        1.0, "noisy spans per word in training; a short sentence counts as 30 words", least=0
+        1.0,
+        "noisy spans per word in training; a short sentence counts as 30 words",
+        least=0,
+        source="the limit that `nested-ner inspect` shows",
     )
     repetition: float = setting(
         0.5,
@@ -79,54 +147,37 @@ class DiffusionSettings(ModelSettings):
         "repetition strategy, 0 its random strategy",
         least=0,
         most=1,
-    )
-    assignment: str = setting(
-        "nearest",
-        'which noisy spans are matched with an entity: "one_to_one" (appendix A); "balanced": the '
-        'same number for each entity (authors\' code); "nearest": one for each entity, all others '
-        "with the cheapest",
-        choices=("nearest", "balanced", "one_to_one"),
-    )
-    none: str = setting(
-        "missed",
-        'who learns None: "unmatched" spans (the paper), or also those whose pointers "missed" '
-        "every entity",
-        choices=("missed", "unmatched"),
-    )
-    rollout: int = setting(
-        1, "further steps of the reverse process that are trained on the model's own spans", least=0
-    )
-    match_boundary: float = setting(1.0, "weight of the boundaries in the matching cost")
-    match_label: float = setting(1.0, "weight of the label in the matching cost")
-    match_distance: float = setting(
-        3.0,
-        "added to the matching cost for each word between a noisy span's boundaries and the "
-        "entity's. From 3 on no probability outweighs a word",
-    )
-    boundary_weight: float = setting(1.0, "of the boundary loss")
-    label_weight: float = setting(1.0, "of the class loss")
-    none_weight: Optional[float] = setting(
-        1.0,
-        "class weight of None; null gives entities and None the same total (authors' code)",
-        above=0,
-    )
-    auxiliary: bool = setting(
-        True, "losses after every layer of the span encoder, else after the last only"
+        source="table 6",
     )
     candidate_weight: float = setting(
         0.0,
-        "of a loss that teaches the classifier None on spans beside those that the pointers show; "
+        "of a loss that teaches the classifier None on spans beside those that the pointers find; "
         'for a pretrained encoder, together with `score = "label"`',
         least=0,
+        source="diffusion_transformer.cfg",
     )
     word_weight: float = setting(
         0.0,
         "of a loss that teaches each word whether an entity starts or ends there; the pointers add "
         "these scores. 0: no such scores",
         least=0,
+        source="diffusion_transformer.cfg",
     )
 
+    @property
+    def form(self) -> Variant:
+        """What the name of the variant stands for."""
+        return VARIANTS[self.variant]
+
     def conflict(self) -> Optional[str]:
+        if self.variant not in VARIANTS:
+            known = ", ".join(f'"{name}"' for name in VARIANTS)
+            return f"variant must be one of {known}, got {self.variant!r}"
+        if self.candidate_weight and not self.form.answer_pooling:
+            return (
+                f'candidate_weight must be 0 with variant "{self.variant}", whose classifier does '
+                "not read the words of a span"
+            )
         if self.hidden_width % (2 * self.attention_heads):
             return (
                 f"hidden_width ({self.hidden_width}) must be a multiple of twice the "
@@ -141,10 +192,13 @@ class DiffusionOptions(Options):
 
     threshold: float = setting(0.8, "smallest score of a span", least=0, most=1)
     steps: int = setting(
-        3, "denoising steps", least=1, most=1000, source="algorithm 2; the paper has 5"
+        3, "denoising steps", least=1, most=1000, source="figure 3; the paper has 5"
     )
     n_spans: Optional[int] = setting(
-        None, "noisy spans of a sentence; null makes them `spans_per_word`", least=1
+        None,
+        "noisy spans of a sentence; null makes them `spans_per_word`",
+        least=1,
+        source="figure 4; the paper has 60",
     )
     spans_per_word: float = setting(
         2.0, "noisy spans per word; a short sentence counts as 30 words", least=0
@@ -154,17 +208,20 @@ class DiffusionOptions(Options):
         "0: deterministic steps (the paper); 1: as noisy as the forward process (authors' code)",
         least=0,
         most=1,
+        source="equations 6 and 7",
     )
     score: str = setting(
         "sum",
         '"sum": mean of the probabilities of label and boundaries, a third of the paper\'s sum; '
         '"label": the probability of the label, for a model with a `candidate_weight`',
         choices=("sum", "label"),
+        source="diffusion_transformer.cfg",
     )
     found_in: str = setting(
         "every_step",
         'what counts: spans of "every_step" or of the "last_step" (the paper)',
         choices=("every_step", "last_step"),
+        source="algorithm 2",
     )
     seed: int = setting(
         0, "of the noise, which is the same for every text", least=0, most=2**32 - 1

@@ -49,12 +49,7 @@ class PIQN(MatchedHead):
 
     def __init__(self, width: int, n_labels: int, settings: PIQNSettings) -> None:
         s, h = settings, settings.hidden_width
-        super().__init__(
-            boundary=s.boundary,
-            match_weights=(s.match_boundary, s.match_label),
-            loss_weights=(s.boundary_weight, s.label_weight),
-            none_weight=s.none_weight,
-        )
+        super().__init__(boundary=s.boundary, none_weight=s.none_weight)
         self.width, self.n_labels = width, n_labels
         self.auxiliary = s.auxiliary
         self.assignment, self.quantity = s.assignment, s.quantity

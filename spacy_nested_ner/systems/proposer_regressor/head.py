@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
-from spacy_nested_ner.matching import assign_cheapest
+from spacy_nested_ner.matching import assign_cheapest, assign_rows
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, pick_gold
 from spacy_nested_ner.systems.proposer_regressor.settings import (
     ProposerRegressorOptions,
@@ -180,21 +180,15 @@ class ProposerRegressor(Head):
         labels_p: `(B, P, C + 1)` and spans_p: `(B, P, gold)` log-probabilities. real: `(B, P)`.
         Returns `(B, P)` long, -1 for None and for padding.
         """
-        target = np.full(real.shape, -1, dtype=np.int64)
-        if gold.spans.shape[1]:
-            index = (gold.labels + 1).unsqueeze(1).expand(-1, real.shape[1], -1)
-            costs = -(labels_p.gather(2, index) + spans_p).float().cpu().numpy()
-            none_costs = -labels_p[..., 0].float().cpu().numpy()
-            if not np.isfinite(costs).all():  # diverged: the loss says so, see `NestedNER.update`
-                return torch.from_numpy(target).to(real.device)
-            sizes = zip(real.sum(1).tolist(), gold.mask.sum(1).tolist())
-            for i, (n_proposals, n_gold) in enumerate(sizes):
-                if n_gold > n_proposals:
-                    self._warn_too_many(n_gold, n_proposals)
-                target[i, :n_proposals] = assign_cheapest(
-                    costs[i, :n_proposals, :n_gold], none_costs[i, :n_proposals]
-                )
-        return torch.from_numpy(target).to(real.device)
+        index = (gold.labels + 1).unsqueeze(1).expand(-1, real.shape[1], -1)
+        cost = -(labels_p.gather(2, index) + spans_p)
+        return assign_rows(self._assign, cost, real, gold.mask, -labels_p[..., 0])
+
+    def _assign(self, cost: np.ndarray, none_cost: np.ndarray) -> np.ndarray:
+        """`(P, G)` costs of one sentence to the entity of each proposal."""
+        if cost.shape[1] > cost.shape[0]:
+            self._warn_too_many(*cost.shape[::-1])
+        return assign_cheapest(cost, none_cost)
 
     def _warn_too_many(self, n_gold: int, n_proposals: int) -> None:
         """Once per head: some gold entities have no proposal to learn from."""

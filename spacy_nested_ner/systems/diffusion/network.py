@@ -1,0 +1,320 @@
+"""The denoising network (section 4.2): the sentence, noisy spans and a timestep go in; two boundary
+pointers and a label come out for each span.
+
+Section and equation numbers are those of Shen et al. 2023. Shapes: B batch, N words, K noisy spans,
+C labels, h width of the spans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spacy_nested_ner.layers.attention import attend, make_feedforward, split_heads
+from spacy_nested_ner.layers.growing import grow_outputs
+from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words, word_probability
+from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
+from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
+from spacy_nested_ner.systems.matched import Answers
+
+
+@dataclass
+class EncodedWords:
+    """What all denoising steps share: everything that depends on the words alone.
+
+    A linear layer over words that a span chooses, or over a mean of words, is one over each word:
+    it is computed once for the words, not for every span.
+    mask: `(B, N)` bool. left, right: `(B, N, h)`, the words for the pointers. boundaries:
+    `(B, N, 2)` logits, is each word the first and is it the last of an entity, or None. pooled,
+    classified: the words for `SpanPooling` and `SpanClassifier`. memory: keys and values for each
+    span layer.
+    """
+
+    mask: Tensor
+    left: Tensor
+    right: Tensor
+    boundaries: Optional[Tensor]
+    pooled: Dict[str, Tensor]
+    classified: List[Tensor]
+    memory: List[Tuple[Tensor, Tensor]]
+
+    @property
+    def lengths(self) -> Tensor:
+        """`(B, 1)` long: words of each sentence."""
+        return self.mask.sum(dim=1, keepdim=True)
+
+
+class NoisySpans(NamedTuple):
+    """Spans that go into the network.
+
+    spans: `(B, K, 2)` long, first and last word. kinds: `(B, K)` long, see `Variant.span_kinds`.
+    real: `(B, K)` bool, False for padding.
+    """
+
+    spans: Tensor
+    kinds: Tensor
+    real: Tensor
+
+
+class DenoisingNetwork(nn.Module):
+    """The function f(x_t, S, t).
+
+    width: of the word vectors.
+    """
+
+    def __init__(self, width: int, n_labels: int, settings: DiffusionSettings) -> None:
+        super().__init__()
+        form, h = settings.form, settings.hidden_width
+        words = settings.word_width or h
+        self.timesteps, self.boundary = settings.timesteps, form.boundary
+        self.input_dropout = nn.Dropout(0.0)
+        self.lstm = BiLSTM(width, words, settings.lstm_layers, form.lstm_dropout)
+        self.pool = SpanPooling(words, h, form.span_pooling)
+        self.kinds = nn.Parameter(torch.randn(form.span_kinds, h) * 0.5)
+        self.time = TimestepEmbedding(h)
+        self.layers = nn.ModuleList(
+            SpanLayer(words, h, settings.attention_heads, form.feedforward)
+            for _ in range(settings.depth)
+        )
+        self.left = make_pointer(form.pointer, h, words)
+        self.right = make_pointer(form.pointer, h, words)
+        self.word_boundaries = nn.Linear(words, 2) if settings.word_weight else None
+        self.left_offset = OffsetBias(form.offset_reach) if form.offset_reach else None
+        self.right_offset = OffsetBias(form.offset_reach) if form.offset_reach else None
+        self.classifier = SpanClassifier(words, h, n_labels, form.answer_pooling)
+
+    def encode(self, words: Tensor, mask: Tensor) -> EncodedWords:
+        """Sentence encoder and all that depends on it alone.
+
+        words: `(B, N, width)`. mask: `(B, N)` bool.
+        """
+        words = self.lstm(self.input_dropout(words), mask)
+        return EncodedWords(
+            mask=mask,
+            left=self.left.word(words),
+            right=self.right.word(words),
+            boundaries=self.word_boundaries(words) if self.word_boundaries is not None else None,
+            pooled=self.pool.read(words),
+            classified=self.classifier.read(words),
+            memory=[cast(SpanLayer, layer).remember(words) for layer in self.layers],
+        )
+
+    def forward(
+        self, encoded: EncodedWords, noisy: NoisySpans, timestep: Tensor, all_layers: bool = False
+    ) -> Tuple[List[Answers], Tensor]:
+        """One answer, or with `all_layers` one after every layer; and the states of the spans after
+        the last layer, `(B, K, h)`.
+
+        timestep: `(B,)` long.
+        """
+        layers = self.span_states(encoded, noisy, timestep)
+        answering = layers if all_layers else layers[-1:]
+        answers = []
+        for states in answering:
+            left, right = self.point(encoded, states, noisy.spans)
+            answers.append(Answers(left, right, self.classify(encoded, states, left, right)))
+        return answers, layers[-1]
+
+    def span_states(
+        self, encoded: EncodedWords, noisy: NoisySpans, timestep: Tensor
+    ) -> List[Tensor]:
+        """States of the spans after every layer, `(B, K, h)` each, for pointers and classifier."""
+        time = self.time(timestep / self.timesteps).unsqueeze(1)
+        spans = self.pool(encoded.pooled, noisy.spans) + self.kinds[noisy.kinds]
+        states = []
+        for layer, memory in zip(self.layers, encoded.memory):
+            spans = layer(spans, noisy.real, memory, encoded.mask)
+            states.append(spans + time)
+        return states
+
+    def point(
+        self, encoded: EncodedWords, states: Tensor, noisy_spans: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """Logits of the first and of the last word, `(B, K, N)` each.
+
+        states: `(B, K, h)`. noisy_spans: `(B, K, 2)` long.
+        """
+        left = self.left.point(states, encoded.left)
+        right = self.right.point(states, encoded.right)
+        if self.left_offset is not None and self.right_offset is not None:
+            left = left + self.left_offset(noisy_spans[..., 0], left.shape[-1])
+            right = right + self.right_offset(noisy_spans[..., 1], right.shape[-1])
+        if encoded.boundaries is not None:
+            first, last = encoded.boundaries.unsqueeze(1).unbind(-1)
+            left, right = left + first, right + last
+        return mask_words(left, encoded.mask), mask_words(right, encoded.mask)
+
+    def classify(
+        self, encoded: EncodedWords, states: Tensor, left: Tensor, right: Tensor
+    ) -> Tensor:
+        """Class logits `(B, K, C + 1)`, None first. left, right: `(B, K, N)` pointer logits."""
+        left, right = (word_probability(logits, self.boundary) for logits in (left, right))
+        return self.classifier(states, encoded.classified, left, right)
+
+    def classify_spans(self, encoded: EncodedWords, states: Tensor, spans: Tensor) -> Tensor:
+        """As `classify`, with certain boundaries: `(B, K, 2)` long, both inclusive."""
+        return self.classifier.at(states, encoded.classified, spans)
+
+
+class SpanPooling(nn.Module):
+    """Noisy spans as vectors: the mean of their words (section 4.2), their boundaries side by side
+    through a linear layer (the authors' code), or the sum of both.
+
+    words: width of the words. width: of the spans. kind: "mean", "boundaries" or "both".
+    """
+
+    def __init__(self, words: int, width: int, kind: str) -> None:
+        super().__init__()
+        self.with_mean = kind in ("mean", "both")
+        # A mean alone, of words as wide as spans, needs no layer: the paper's form.
+        with_layer = kind == "both" or (kind == "mean" and words != width)
+        self.mean = nn.Linear(words, width) if with_layer else None
+        self.edge = nn.Linear(words, 2 * width) if kind in ("boundaries", "both") else None
+        self.dropout = nn.Dropout(0.0)
+
+    def read(self, words: Tensor) -> Dict[str, Tensor]:
+        """What is pooled, `(B, N, h)` each: words for the "mean", as "left" and as "right" edge."""
+        pooled = {}
+        if self.with_mean:
+            pooled["mean"] = words if self.mean is None else self.mean(words)
+        if self.edge is not None:
+            pooled["left"], pooled["right"] = self.edge(words).chunk(2, dim=-1)
+        return pooled
+
+    def forward(self, pooled: Mapping[str, Tensor], spans: Tensor) -> Tensor:
+        """spans: `(B, K, 2)` long, both inclusive. Returns `(B, K, h)`."""
+        parts = []
+        if "mean" in pooled:
+            parts.append(mean_inside(spans, pooled["mean"]))
+        if "left" in pooled:
+            first, last = spans.unbind(-1)
+            parts += [words_at(pooled["left"], first), words_at(pooled["right"], last)]
+        return self.dropout(torch.stack(parts).sum(0))
+
+
+class SpanLayer(nn.Module):
+    """Layer of the span encoder: spans attend to each other, then to the words (section 4.2).
+
+    words: width of the words. width: of the spans.
+    """
+
+    def __init__(self, words: int, width: int, heads: int, feedforward: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.self_input = nn.Linear(width, 3 * width)
+        self.self_output = nn.Linear(width, width)
+        self.self_norm = nn.LayerNorm(width)
+        self.cross_query = nn.Linear(width, width)
+        self.cross_memory = nn.Linear(words, 2 * width)
+        self.cross_output = nn.Linear(width, width)
+        self.cross_norm = nn.LayerNorm(width)
+        self.feedforward = make_feedforward(width, feedforward)
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(0.0)
+
+    def remember(self, words: Tensor) -> Tuple[Tensor, Tensor]:
+        """Keys and values of the words, `(B, heads, N, h / heads)`."""
+        key, value = (split_heads(t, self.heads) for t in self.cross_memory(words).chunk(2, dim=-1))
+        return key, value
+
+    def forward(
+        self, spans: Tensor, real: Tensor, memory: Tuple[Tensor, Tensor], mask: Tensor
+    ) -> Tensor:
+        """`(B, K, h)` to `(B, K, h)`. real: `(B, K)` bool. mask: `(B, N)` bool."""
+        query, key, value = (
+            split_heads(t, self.heads) for t in self.self_input(spans).chunk(3, dim=-1)
+        )
+        update = self.self_output(attend(query, key, value, real))
+        spans = self.self_norm(spans + self.dropout(update))
+        query = split_heads(self.cross_query(spans), self.heads)
+        update = self.cross_output(attend(query, *memory, mask))
+        spans = self.cross_norm(spans + self.dropout(update))
+        return self.norm(spans + self.dropout(self.feedforward(spans)))
+
+
+class TimestepEmbedding(nn.Module):
+    """Sinusoids of the timestep (Vaswani et al., 2017) through a two-layer perceptron."""
+
+    rates: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("rates", torch.logspace(0, -4, width // 2), persistent=False)
+        self.project = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+
+    def forward(self, time: Tensor) -> Tensor:
+        """time: `(B,)` float, t / T, so that it means the same for every T. Returns `(B, h)`."""
+        angles = 1000 * time.unsqueeze(-1) * self.rates
+        return self.project(torch.cat([angles.sin(), angles.cos()], dim=-1).float())
+
+
+class SpanClassifier(nn.Module):
+    """Two-layer perceptron with a None class at index 0 (section 4.2).
+
+    answer_pooling: it also reads the words at and between the predicted boundaries.
+    words: width of the words. width: of the spans.
+    """
+
+    def __init__(self, words: int, width: int, n_labels: int, answer_pooling: bool) -> None:
+        super().__init__()
+        self.width, self.answer_pooling = width, answer_pooling
+        self.input = nn.Linear(width + (3 * words if answer_pooling else 0), width)
+        self.dropout = nn.Dropout(0.0)
+        self.output = nn.Linear(width, n_labels + 1)
+
+    def read(self, words: Tensor) -> List[Tensor]:
+        """Words as first, as last and as any word of an entity, `(B, N, h)` each; or nothing."""
+        if not self.answer_pooling:
+            return []
+        return [words @ part.T for part in self.input.weight[:, self.width :].chunk(3, dim=1)]
+
+    def forward(self, spans: Tensor, words: List[Tensor], left: Tensor, right: Tensor) -> Tensor:
+        """Returns `(B, K, C + 1)` logits.
+
+        spans: `(B, K, h)`. words: from `read`. left, right: `(B, K, N)` boundary probabilities.
+        """
+        if not words:
+            return self._logits(spans)
+        first, last, inside = words
+        within = weighted_mean(soft_inside(left, right), inside)
+        return self._logits(spans, left @ first, right @ last, within)
+
+    def at(self, spans: Tensor, words: List[Tensor], boundaries: Tensor) -> Tensor:
+        """As `forward`, with certain boundaries: `(B, K, 2)` long, both inclusive."""
+        if not words:
+            return self._logits(spans)
+        first, last, inside = words
+        left, right = boundaries.unbind(-1)
+        within = mean_inside(boundaries, inside)
+        return self._logits(spans, words_at(first, left), words_at(last, right), within)
+
+    def _logits(self, spans: Tensor, *words: Tensor) -> Tensor:
+        hidden = F.linear(spans, self.input.weight[:, : self.width], self.input.bias)
+        return self.output(self.dropout(F.gelu(sum(words, hidden))))
+
+    def grow(self, n_labels: int) -> None:
+        """Rows for new labels; they start low, so that what was found before still is."""
+        self.output = grow_outputs(self.output, n_labels + 1)
+
+
+def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
+    """`(B, K, 2)` spans over `(B, N, h)` words: the mean of each span's words, `(B, K, h)`."""
+    place = torch.arange(words.shape[1], device=words.device)
+    first, last = spans.unsqueeze(-1).unbind(2)
+    inside = ((first <= place) & (place <= last)).to(words.dtype)
+    return inside @ words / inside.sum(dim=-1, keepdim=True)
+
+
+def pointed_spans(left: Tensor, right: Tensor) -> Tuple[Tensor, Tensor]:
+    """Spans from the likeliest first to the likeliest last word, `(B, K, 2)`, and whether they are
+    legal, `(B, K)` bool.
+
+    A last word before the first is not, and counts as the first. left, right: `(B, K, N)` logits.
+    """
+    first, last = left.argmax(dim=-1), right.argmax(dim=-1)
+    return torch.stack([first, torch.maximum(first, last)], dim=-1), first <= last

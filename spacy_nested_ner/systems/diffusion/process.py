@@ -1,0 +1,150 @@
+"""Boundary diffusion (section 4.1): spans as numbers, noise, and the steps there and back.
+
+Section and equation numbers are those of Shen et al. 2023. Shapes: B batch, K noisy spans.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import List, Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
+
+
+class SpanDiffusion:
+    """Forward and reverse process over the states of spans, which have no weights.
+
+    A state is the two boundaries of a span as numbers, or its first word and its width.
+    """
+
+    def __init__(self, settings: DiffusionSettings) -> None:
+        self.timesteps, self.scale = settings.timesteps, settings.scale
+        self.with_width = settings.form.with_width
+        # Double precision: it follows from the settings and is not saved with the weights.
+        self.signal = alpha_bars(settings.schedule, settings.timesteps)
+
+    def to_state(self, spans: Tensor, lengths: Tensor) -> Tensor:
+        """Spans as points in (-scale, scale), the space that noise is added in.
+
+        Word i of n, or a width of i + 1 words, is the middle of the i-th of n equal cells, so that
+        `to_spans` brings every span of every sentence back, one-word sentences included.
+        spans: `(B, K, 2)` long, both inclusive. lengths: `(B, 1)`. Returns double precision.
+        """
+        first, last = spans.unbind(-1)
+        second = last - first if self.with_width else last
+        share = (torch.stack([first, second], dim=-1) + 0.5) / lengths.unsqueeze(-1).double()
+        return (2 * share - 1) * self.scale
+
+    def to_spans(self, state: Tensor, lengths: Tensor) -> Tensor:
+        """The words that points fall on; points outside the interval count as its ends.
+
+        Boundaries in the wrong order change places; a width ends with the sentence. Inverse of
+        `to_state`.
+        """
+        share = (state / self.scale + 1) / 2
+        last_word = (lengths - 1).unsqueeze(-1)
+        cells = torch.minimum(
+            (share * lengths.unsqueeze(-1)).floor().clamp(min=0).long(), last_word
+        )
+        first, second = cells.unbind(-1)
+        if self.with_width:
+            return torch.stack([first, torch.minimum(first + second, last_word[..., 0])], dim=-1)
+        return torch.stack([torch.minimum(first, second), torch.maximum(first, second)], dim=-1)
+
+    def add_noise(self, state: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
+        """Forward process (eq. 3-4). timestep: `(B,)` long, 0 the cleanest."""
+        signal = self.signal.to(state.device)[timestep].view(-1, 1, 1)
+        return signal.sqrt() * state + (1 - signal).sqrt() * noise
+
+    def reverse_step(
+        self,
+        state: Tensor,
+        clean: Tensor,
+        timestep: Tensor,
+        earlier: Tensor,
+        eta: float = 0.0,
+        noise: Optional[Tensor] = None,
+    ) -> Tensor:
+        """DDIM: from `timestep` to the `earlier` one, given the predicted clean state (eq. 6-7).
+
+        eta: 0 is deterministic (the paper), 1 as noisy as the forward process (the authors' code);
+        it needs `noise` in the shape of `state`.
+        """
+        table = self.signal.to(state.device)
+        now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
+        predicted_noise = (state - now.sqrt() * clean) / (1 - now).sqrt()
+        variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
+        state = then.sqrt() * clean + (1 - then - variance).clamp(min=0).sqrt() * predicted_noise
+        return state if noise is None else state + variance.clamp(min=0).sqrt() * noise
+
+
+def alpha_bars(schedule: str, timesteps: int) -> Tensor:
+    """`(T,)` double: share of the signal's variance that is left at each timestep (section 3).
+
+    "linear": betas from 1e-4 to 0.02 at T = 1000, scaled to any T (Ho et al., 2020). "cosine": the
+    shares fall like a squared cosine (Nichol and Dhariwal, 2021), betas at most 0.999.
+    """
+    if schedule == "linear":
+        factor = 1000 / timesteps
+        betas = torch.linspace(1e-4 * factor, 0.02 * factor, timesteps, dtype=torch.double)
+        betas = betas.clamp(max=0.999)
+    else:
+        time = torch.arange(timesteps + 1, dtype=torch.double) / timesteps
+        shares = torch.cos((time + 0.008) / 1.008 * torch.pi / 2) ** 2
+        betas = (1 - shares[1:] / shares[:-1]).clamp(max=0.999)
+    return (1 - betas).cumprod(dim=0)
+
+
+def denoising_times(timesteps: int, steps: int) -> List[int]:
+    """Timesteps of the reverse process, T - 1 first, in equal strides down to clean spans.
+
+    RAISES (ValueError): For more steps than there are timesteps, or for none.
+    """
+    if not 1 <= steps <= timesteps:
+        raise ValueError(f"Diffusion: steps must be 1 to {timesteps} (timesteps), got {steps}.")
+    return np.linspace(-1, timesteps - 1, steps + 1).astype(int)[:0:-1].tolist()
+
+
+@lru_cache(maxsize=64)
+def noise_table(seed: int, step: int, size: int) -> Tensor:
+    """`(size, 2)` Gaussian noise, the same for every sentence, batch and process.
+
+    The noise that the process starts from (step 0) is made of the points of a scrambled Sobol
+    sequence: they cover the plane evenly, so that few spans already reach the whole sentence. The
+    noise of a later step is drawn point by point: two scramblings of one sequence are related, and
+    what a step adds must not depend on what it is added to. The first rows do not depend on `size`.
+    """
+    key = 1000 * seed + step
+    if step:
+        generator = torch.Generator().manual_seed(key)
+        uniform = torch.rand(size, 2, dtype=torch.double, generator=generator)
+    else:
+        engine = torch.quasirandom.SobolEngine(2, scramble=True, seed=key)
+        uniform = engine.draw(size, dtype=torch.double)
+    return torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9))
+
+
+def spread_kinds(n_spans: int, n_kinds: int) -> Tensor:
+    """`(n_spans,)` long: kinds in equal numbers, each spread over the whole sentence.
+
+    Multiples of the golden ratio: the kinds in turn would follow the binary pattern of
+    `noise_table`.
+    """
+    share = torch.arange(n_spans, dtype=torch.double) * 0.6180339887498949 % 1
+    return (share * n_kinds).long()
+
+
+def span_counts(lengths: Tensor, n_spans: Optional[int], per_word: float) -> Tensor:
+    """Noisy spans of sentences of so many words, `(B,)` long, see `settings.span_count`."""
+    if n_spans is not None:
+        return torch.full_like(lengths, n_spans)
+    return (lengths.clamp(min=FEWEST_WORDS) * per_word).ceil().long()
+
+
+def first_of(counts: Tensor) -> Tensor:
+    """`(B,)` counts to `(B, largest count)` bool: True for so many, then padding."""
+    return torch.arange(int(counts.max()), device=counts.device) < counts.unsqueeze(1)
