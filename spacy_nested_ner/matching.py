@@ -1,6 +1,7 @@
 """Assignment of gold entities to queries or proposals by linear assignment.
 
-Speaks numpy: costs come in as arrays on the CPU, targets go out as index arrays. -1 means None.
+An assignment speaks numpy: costs come in as arrays on the CPU, targets go out as index arrays. -1
+means None. `assign_rows` makes one for each row of a padded batch of tensors.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from typing import Callable, Dict
 
 import numpy as np
+import torch
 from scipy.optimize import linear_sum_assignment
+from torch import Tensor
 
 Assignment = Callable[[np.ndarray, int], np.ndarray]
 
@@ -77,6 +80,28 @@ def assign_cheapest(cost: np.ndarray, none_cost: np.ndarray) -> np.ndarray:
         gains = cost.min(axis=1) < none_cost
         targets[left & gains] = cheapest[left & gains]
     return targets
+
+
+def assign_rows(
+    solve: Callable[..., np.ndarray], cost: Tensor, real: Tensor, gold: Tensor, *others: Tensor
+) -> Tensor:
+    """The gold entity of each query of a padded batch, row by row.
+
+    solve: from the `(queries, gold)` costs of a row, and what `others` have of it, to `(queries,)`
+    targets. cost: `(batch, queries, gold)`. real, gold: `(batch, queries)` and `(batch, gold)`
+    bool, False for padding, which comes last. others: `(batch, queries)`.
+    Returns `(batch, queries)` long, -1 for None and for padding, and everywhere if a cost is not
+    finite: then the model has diverged, and the loss says so.
+    """
+    target = np.full(real.shape, -1, dtype=np.int64)
+    if gold.any() and cost.isfinite().all():
+        arrays = [each.float().cpu().numpy() for each in (cost, *others)]
+        sizes = zip(real.sum(dim=1).tolist(), gold.sum(dim=1).tolist())
+        for row, (n_queries, n_gold) in enumerate(sizes):
+            if n_gold:
+                row_cost, *rest = (array[row, :n_queries] for array in arrays)
+                target[row, :n_queries] = solve(row_cost[:, :n_gold], *rest)
+    return torch.from_numpy(target).to(real.device)
 
 
 ASSIGNMENTS: Dict[str, Assignment] = {

@@ -5,6 +5,7 @@ A head is plain torch and knows nothing of spaCy or Thinc, so that it can be rea
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -116,6 +117,7 @@ class Head(nn.Module):
 
     width: int
     n_labels: int
+    warned = False
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Named losses, always the same names, each a mean over what it ranges over."""
@@ -140,6 +142,24 @@ class Head(nn.Module):
     def add_labels(self, n_labels: int) -> None:
         """Grow the label outputs to `n_labels`, keeping what the present ones have learned."""
         raise NotImplementedError
+
+    def warn_of_lost_entities(self, gold: Gold, real: Tensor, what: str, remedy: str) -> None:
+        """Once per head: a sentence has more gold entities than queries, proposals or the like.
+
+        real: `(batch, queries)` bool. what: the word for them. remedy: a sentence without its stop.
+        """
+        if self.warned:
+            return
+        n_gold, n_real = gold.mask.sum(dim=1), real.sum(dim=1)
+        over = torch.nonzero(n_gold > n_real).flatten().tolist()
+        if over:
+            self.warned = True
+            warnings.warn(
+                f"{type(self).__name__}: a sentence has {n_gold[over[0]]} gold entities but only "
+                f"{n_real[over[0]]} {what}; the entities that fit worst are left out. {remedy}. "
+                "Further cases are not reported.",
+                stacklevel=2,
+            )
 
     def fix_dropout(self, rate: float) -> None:
         """Give every dropout a rate that `set_dropout` leaves alone."""

@@ -7,7 +7,7 @@ Shapes: B batch, N words, K answers, G gold entities, C labels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional
 
 import torch
 import torch.nn.functional as F
@@ -31,24 +31,13 @@ class Answers:
 class MatchedHead(Head):
     """Base of `PIQN` and `Diffusion`.
 
-    boundary: "sigmoid", independent words, or "softmax" over the words.
-    match_weights: of boundaries and label in the matching cost.
-    loss_weights: of the boundary and of the class loss. none_weight: class weight of None; None
-        balances entities and None.
+    boundary: "sigmoid", each word by itself, or "softmax", one choice among the words.
+    none_weight: class weight of None; None gives entities and None the same total.
     """
 
-    def __init__(
-        self,
-        *,
-        boundary: str,
-        match_weights: Tuple[float, float],
-        loss_weights: Tuple[float, float],
-        none_weight: Optional[float],
-    ) -> None:
+    def __init__(self, *, boundary: str, none_weight: Optional[float]) -> None:
         super().__init__()
-        self.boundary = boundary
-        self.match_weights, self.loss_weights = match_weights, loss_weights
-        self.none_weight = none_weight
+        self.boundary, self.none_weight = boundary, none_weight
 
     def probability(self, boundary_logits: Tensor) -> Tensor:
         """Boundary probabilities of each word, in the shape of the logits."""
@@ -57,22 +46,20 @@ class MatchedHead(Head):
         return boundary_logits.softmax(dim=-1)
 
     def matching_cost(self, answers: Answers, gold: Gold) -> Tensor:
-        """Negative weighted probabilities of each entity's label and boundaries, `(B, K, G)`."""
-        boundary_weight, label_weight = self.match_weights
+        """Negative probabilities of each entity's label and boundaries, summed, `(B, K, G)`."""
         starts, ends = gold.spans.unbind(-1)
-        cost = -label_weight * _at(answers.labels.softmax(-1), gold.labels + 1)
-        cost -= boundary_weight * _at(self.probability(answers.left), starts)
-        return cost - boundary_weight * _at(self.probability(answers.right), ends)
+        cost = -_at(answers.labels.softmax(-1), gold.labels + 1)
+        cost -= _at(self.probability(answers.left), starts)
+        return cost - _at(self.probability(answers.right), ends)
 
     def boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
         """-log P of both boundaries, over the answers that have an entity.
 
         target: `(B, K)` long, the entity of each answer, -1 for None. mask: `(B, N)` bool.
         """
-        weight = self.loss_weights[0]
         rows, chosen = torch.nonzero(target >= 0, as_tuple=True)
         if not len(rows):
-            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0, weight)
+            return Loss((answers.left.sum() + answers.right.sum()) * 0.0, 0.0)
         spans = gold.spans[rows, target[rows, chosen]]
         loss = answers.left.new_zeros(())
         for all_logits, word in ((answers.left, spans[:, 0]), (answers.right, spans[:, 1])):
@@ -83,14 +70,14 @@ class MatchedHead(Head):
                 goal = F.one_hot(word, logits.shape[-1]).to(logits.dtype)
                 words = F.binary_cross_entropy_with_logits(logits, goal, reduction="none")
                 loss = loss + (words * mask[rows]).sum()
-        return Loss(loss, float(len(rows)), weight)
+        return Loss(loss, float(len(rows)))
 
     def label_losses(
         self, answers: Answers, gold: Gold, target: Tensor, real: Tensor
     ) -> Dict[str, Loss]:
         """-log P of the label over all real answers, None (index 0) for those without an entity.
 
-        Answers with and without an entity make one weighted mean, or, in balance, one mean each.
+        Answers with and without an entity make one weighted mean; a mean each without a weight.
         target: as in `boundary_loss`. real: `(B, K)` bool.
         """
         label = pick_gold(gold.labels + 1, target).masked_fill(target < 0, 0)
@@ -99,13 +86,10 @@ class MatchedHead(Head):
         none = label == 0
         entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
         n_entity, n_none = (~none).sum(), none.sum()
-        weight, share = self.loss_weights[1], self.none_weight
-        if share is None:
-            return {
-                "label": Loss(entity_loss, n_entity, weight / 2),
-                "none": Loss(none_loss, n_none, weight / 2),
-            }
-        return {"label": Loss(entity_loss + share * none_loss, n_entity + share * n_none, weight)}
+        weight = self.none_weight
+        if weight is None:
+            return {"label": Loss(entity_loss, n_entity, 0.5), "none": Loss(none_loss, n_none, 0.5)}
+        return {"label": Loss(entity_loss + weight * none_loss, n_entity + weight * n_none)}
 
 
 def _at(probability: Tensor, index: Tensor) -> Tensor:

@@ -31,10 +31,5 @@ def _noisy_spans(when: str, values: Mapping[str, Any], owner: str) -> Limit:
     )
 
 
-SYSTEM = DiffusionSystem(
-    "diffusion",
-    "Diffusion",
-    "DiffusionNER: Boundary Diffusion for Named Entity Recognition",
-    DiffusionSettings,
-    DiffusionOptions,
-)
+TITLE = "DiffusionNER: Boundary Diffusion for Named Entity Recognition"
+SYSTEM = DiffusionSystem("diffusion", "Diffusion", TITLE, DiffusionSettings, DiffusionOptions)

@@ -90,12 +90,7 @@ class Diffusion(MatchedHead):
 
     def __init__(self, width: int, n_labels: int, settings: DiffusionSettings) -> None:
         s, h = settings, settings.hidden_width
-        super().__init__(
-            boundary=s.boundary,
-            match_weights=(s.match_boundary, s.match_label),
-            loss_weights=(s.boundary_weight, s.label_weight),
-            none_weight=s.none_weight,
-        )
+        super().__init__(boundary=s.boundary, none_weight=s.none_weight)
         words = s.word_width or h
         self.width, self.n_labels = width, n_labels
         self.auxiliary = s.auxiliary
