@@ -40,7 +40,7 @@ VARIANTS: Dict[str, Tuple[str, Dict[str, Any], int]] = {
     "locate_and_label_ner": ("locate_and_label_ner", {}, 120),
     "locate_and_label_ner, long entities by regression": (
         "locate_and_label_ner",
-        {"lengths": [1, 2, 3, 4], "seed_iou": 0.5, "label_loss": "focal", "span_filter": False},
+        {"lengths": [1, 2, 3, 4], "seed_iou": 0.5, "span_filter": False},
         120,
     ),
     "piqn_ner, queries in the encoder": (

@@ -142,13 +142,16 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "locate": (LocateAndLabel, LOCATE_SMALL),
     "locate, negatives drawn": (LocateAndLabel, {**LOCATE_SMALL, "negatives": 5.0}),
     "locate, paper": (LocateAndLabel, {**LOCATE_SMALL, **LOCATE_PAPER}),
-    "locate, focal": (LocateAndLabel, {**LOCATE_SMALL, "label_loss": "focal"}),
+    "locate, sigmoid regressor": (
+        LocateAndLabel,
+        {**LOCATE_SMALL, "lengths": [1, 2, 3, 4, 5, 6], "regressor": "sigmoid"},
+    ),
     "locate, no regressor": (
         LocateAndLabel,
         {**LOCATE_SMALL, "lengths": [1, 2, 3, 4, 5, 6], "regressor": None},
     ),
     "locate, no filter": (LocateAndLabel, {**LOCATE_SMALL, "span_filter": False}),
-    "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": 0.0}),
+    "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": False}),
     "proposer": (ProposerRegressor, PROPOSER_SMALL),
     "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
     # The rows of table 6 in the paper, two at a time.

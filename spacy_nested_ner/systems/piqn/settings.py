@@ -24,29 +24,19 @@ class Form(NamedTuple):
     class weight of None; None gives entities and None the same total (authors' code).
     """
 
-    feedforward: int
-    lstm_dropout: float
-    query_attention: bool
-    pointer: str
-    boundary: str
-    offset_reach: int
-    label_attention: bool
-    span_pooling: bool
-    none_weight: Optional[float]
+    feedforward: int = 2
+    lstm_dropout: float = 0.0
+    query_attention: bool = False
+    pointer: str = "bilinear"
+    boundary: str = "softmax"
+    offset_reach: int = 8
+    label_attention: bool = False
+    span_pooling: bool = True
+    none_weight: Optional[float] = 0.5
 
 
 FORMS: Dict[str, Form] = {
-    "default": Form(
-        feedforward=2,
-        lstm_dropout=0.0,
-        query_attention=False,
-        pointer="bilinear",
-        boundary="softmax",
-        offset_reach=8,
-        label_attention=False,
-        span_pooling=True,
-        none_weight=0.5,
-    ),
+    "default": Form(),
     "paper": Form(
         feedforward=4,
         lstm_dropout=0.5,
