@@ -37,7 +37,7 @@ setup(
     packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
     package_data={
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
-        "spacy_nested_ner.evaluation.page": ["files/*"],
+        "spacy_nested_ner.evaluation.page.page": ["files/*"],
     },
     install_requires=[
         "spacy>=3.8.0,<3.9.0",

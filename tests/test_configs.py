@@ -132,7 +132,6 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
         "model.attention_heads": 2,
         "model.depth": 2,
         "model.lstm_layers": 1,
-        "model.lstm_dropout": 0.0,
         "model.tok2vec.n_queries": 16,
     },
 }

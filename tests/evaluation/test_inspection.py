@@ -100,7 +100,7 @@ def test_queries():
     assert row["component"] == "x" and row["settings"] == {"n_queries": 3}
     assert (row["sentences_over"], row["entities_over"]) == (1, 2)
     assert row["worst"] == {"text": "a b c", "entities": 5, "room": 3}
-    words = "queries_per_word = 2\nmin_queries = 0"
+    words = "queries_per_word = 2"
     (row,) = one_limit(["a", "b", "c"], FIVE, config("piqn_ner", model=words, architecture="PIQN"))
     assert row["entities_over"] == 0 and row["fullest_percent"] == pytest.approx(500 / 6)
     encoded = "\n".join(
@@ -223,6 +223,7 @@ def test_limits_are_those_of_the_heads():
     """As many queries, noisy spans and proposals as the heads make for sentences of each length."""
     from spacy_nested_ner.layers.rounds import word_rounds
     from spacy_nested_ner.systems.diffusion.head import span_counts
+    from spacy_nested_ner.systems.piqn.settings import MIN_QUERIES
 
     lengths = torch.arange(1, 40)
     mask = torch.arange(40) < lengths.unsqueeze(1)
@@ -232,7 +233,7 @@ def test_limits_are_those_of_the_heads():
             if limit.entities is None:
                 continue
             if limit.what == "queries":
-                made = word_rounds(mask, model["queries_per_word"], model["min_queries"])[0].sum(1)
+                made = word_rounds(mask, model["queries_per_word"], MIN_QUERIES)[0].sum(1)
             elif limit.what == "proposals":
                 made = word_rounds(mask, 1, model["min_proposals"])[0].sum(1)
             else:

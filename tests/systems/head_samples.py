@@ -1,11 +1,14 @@
 """The heads under test and a batch for them."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Dict, List, Tuple, Type
 
 import torch
+from spacy import util
 from torch import Tensor, nn
 
+from spacy_nested_ner.settings import take
 from spacy_nested_ner.systems.base import ModelSettings, Options
 from spacy_nested_ner.systems.diffusion.head import Diffusion
 from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
@@ -25,6 +28,7 @@ from spacy_nested_ner.systems.proposer_regressor.settings import (
     ProposerRegressorSettings,
 )
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 WIDTH = 10
 N_LABELS = 3
 # Entities of the three rows of `random_batch`.
@@ -33,16 +37,11 @@ GOLD = [[(0, 5, 0), (1, 2, 1), (1, 1, 1), (4, 5, 2)], [(0, 1, 2), (0, 0, 1)], [(
 PIQN_SMALL = {"hidden_width": 16, "attention_heads": 2, "depth": 2}
 PIQN_PAPER = {
     **PIQN_SMALL,
+    "variant": "paper",
     "query_source": "learned",
     "n_queries": 12,
-    "pointer": "additive",
-    "boundary": "sigmoid",
-    "span_pooling": False,
-    "match_anchor": 0.0,
     "quantity": 0.75,
-    "none_weight": None,
 }
-PIQN_AUTHORS = {**PIQN_PAPER, "query_attention": True, "label_attention": True, "lstm_layers": 3}
 PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
 PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0, "none_weight": 1.0}
 
@@ -102,12 +101,11 @@ SETTINGS: Dict[Type[Head], Type[ModelSettings]] = {
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn": (PIQN, PIQN_SMALL),
     "piqn, paper": (PIQN, PIQN_PAPER),
-    "piqn, authors": (PIQN, PIQN_AUTHORS),
+    "piqn, paper, words": (PIQN, {**PIQN_SMALL, "variant": "paper", "quantity": 0.75}),
+    "piqn, learned": (PIQN, {**PIQN_PAPER, "variant": "default"}),
     "piqn, no interaction": (PIQN, {**PIQN_PAPER, "query_interaction": False}),
     "piqn, one to one": (PIQN, {**PIQN_PAPER, "assignment": "one_to_one"}),
     "piqn, two per word": (PIQN, {**PIQN_SMALL, "queries_per_word": 2}),
-    "piqn, last block only": (PIQN, {**PIQN_SMALL, "auxiliary": False}),
-    "piqn, sigmoid": (PIQN, {**PIQN_SMALL, "boundary": "sigmoid"}),
     "diffusion": (Diffusion, DIFFUSION_SMALL),
     "diffusion, candidates and scores of words": (
         Diffusion,
@@ -118,13 +116,16 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "locate": (LocateAndLabel, LOCATE_SMALL),
     "locate, negatives drawn": (LocateAndLabel, {**LOCATE_SMALL, "negatives": 5.0}),
     "locate, paper": (LocateAndLabel, {**LOCATE_SMALL, **LOCATE_PAPER}),
-    "locate, focal": (LocateAndLabel, {**LOCATE_SMALL, "label_loss": "focal"}),
+    "locate, sigmoid regressor": (
+        LocateAndLabel,
+        {**LOCATE_SMALL, "lengths": [1, 2, 3, 4, 5, 6], "regressor": "sigmoid"},
+    ),
     "locate, no regressor": (
         LocateAndLabel,
         {**LOCATE_SMALL, "lengths": [1, 2, 3, 4, 5, 6], "regressor": None},
     ),
     "locate, no filter": (LocateAndLabel, {**LOCATE_SMALL, "span_filter": False}),
-    "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": 0.0}),
+    "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": False}),
     "proposer": (ProposerRegressor, PROPOSER_SMALL),
     "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
     # The rows of table 6 in the paper, two at a time.
@@ -177,6 +178,19 @@ def build(name: str, n_labels: int = N_LABELS) -> Head:
     head_class, settings = HEADS[name]
     torch.manual_seed(0)
     return head_class(WIDTH, n_labels, SETTINGS[head_class](**settings))
+
+
+def from_config(
+    name: str,
+    kind: Type[ModelSettings],
+    head_class: Type[Head],
+    width: int,
+    n_labels: int,
+    **more: Any,
+) -> Head:
+    """The head of a shipped config. more: settings that its encoder decides."""
+    component = util.load_config(CONFIGS / f"{name}.cfg")["components"]["ner"]
+    return head_class(width, n_labels, take(kind, {**component["model"], **more}))
 
 
 def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:

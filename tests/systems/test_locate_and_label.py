@@ -5,26 +5,25 @@ from typing import Any, List, Tuple
 import pytest
 import torch
 import torch.nn.functional as F
-from head_samples import GOLD, LOCATE_SMALL, WIDTH, options_of, random_batch
+from head_samples import GOLD, LOCATE_SMALL, WIDTH, from_config, options_of, random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
-from spacy_nested_ner.systems.locate_and_label.head import (
-    LocateAndLabel,
-    SpanMLP,
-    Spans,
-    Words,
-    best_entity,
-    focal_terms,
-    iou,
-    soft_nms,
-)
+from spacy_nested_ner.systems.locate_and_label.head import LocateAndLabel, focal_terms
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
     LocateAndLabelSettings,
+)
+from spacy_nested_ner.systems.locate_and_label.spans import (
+    SpanMLP,
+    Spans,
+    WordStates,
+    best_entity,
+    iou,
+    soft_nms,
 )
 
 
@@ -43,7 +42,7 @@ def listed(found: Spans) -> List[Tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in found)))
 
 
-def adjust(head: LocateAndLabel, words: Words, chosen: Spans) -> Tuple[Tensor, Spans, Tensor]:
+def adjust(head: LocateAndLabel, words: WordStates, chosen: Spans) -> Tuple[Tensor, Spans, Tensor]:
     return head.adjust(words, chosen, words.range_max(*chosen))
 
 
@@ -81,7 +80,7 @@ def test_span_mlp_is_equation_1_to_3() -> None:
     left, right = mlp.bounds.weight.chunk(2)
     hidden = mlp.pooled(pooled) + left @ words[0, 1] + right @ words[0, 3]
     expected = mlp.output(F.gelu(hidden))
-    found = mlp.inside(Words(words, torch.ones(1, 5, dtype=torch.bool)), spans((0, 1, 3)))
+    found = mlp.inside(WordStates(words, torch.ones(1, 5, dtype=torch.bool)), spans((0, 1, 3)))
     torch.testing.assert_close(found[0], expected)
 
 
@@ -89,7 +88,7 @@ def test_the_regressor_reads_the_outer_words_and_the_edges() -> None:
     head = make_head()
     torch.nn.init.normal_(head.offsets.output.weight)
     states, mask = torch.randn(2, 4, 16), torch.tensor([[True] * 4, [True] * 2 + [False] * 2])
-    found = adjust(head, Words(states, mask), spans((0, 1, 2), (0, 0, 0), (1, 0, 1)))[0]
+    found = adjust(head, WordStates(states, mask), spans((0, 1, 2), (0, 0, 0), (1, 0, 1)))[0]
     left, right = head.edges
     outer = [(states[0, 0], states[0, 3]), (left, states[0, 1]), (left, right)]
     inner = [states[0, 1:3], states[0, :1], states[1, :2]]
@@ -102,7 +101,7 @@ def test_the_regressor_reads_the_outer_words_and_the_edges() -> None:
 def test_adjusted_spans_are_rounded_and_clamped() -> None:
     """Equations 6 and 7; the second sentence has two words only."""
     head, mask = make_head(), torch.tensor([[True] * 5, [True, True, False, False, False]])
-    words = Words(torch.randn(2, 5, 16), mask)
+    words = WordStates(torch.randn(2, 5, 16), mask)
     fix_offsets(head, -1.4, 0.5)  # floor(t + 1/2): -1 and 1
     _, adjusted, legal = adjust(head, words, spans((0, 2, 3), (0, 0, 4), (1, 1, 1)))
     assert listed(adjusted) == [(0, 1, 4), (0, 0, 4), (1, 0, 1)] and legal.all()
@@ -122,8 +121,8 @@ def test_the_sigmoid_regressor_never_moves_a_boundary_to_the_left() -> None:
 
 def test_weights_are_equation_11() -> None:
     value, positive = torch.tensor([0.8, 1.0, 0.4, 0.0]), torch.tensor([True, True, False, False])
-    for eta, expected in ((1.0, [0.8, 1, 0.6, 1]), (2.0, [0.64, 1, 0.36, 1]), (0.0, [1] * 4)):
-        found = make_head(soft_examples=eta)._weights(value, positive)
+    for soft, expected in ((True, [0.8, 1, 0.6, 1]), (False, [1] * 4)):
+        found = make_head(soft_examples=soft).example_weights(value, positive)
         torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float))
 
 
@@ -131,10 +130,7 @@ def test_focal_terms_are_equation_12() -> None:
     logits, goal = torch.tensor([0.3, 0.3]), torch.tensor([1.0, 0.0])
     p = torch.sigmoid(torch.tensor(0.3))
     expected = torch.stack([-((1 - p) ** 2) * p.log(), -(p**2) * (1 - p).log()])
-    torch.testing.assert_close(focal_terms(logits, goal, 2.0), expected)
-    torch.testing.assert_close(
-        focal_terms(logits, goal, 0.0), torch.stack([-p.log(), -(1 - p).log()])
-    )
+    torch.testing.assert_close(focal_terms(logits, goal), expected)
 
 
 def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
@@ -145,15 +141,15 @@ def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
     expected = 0.8 * -((1 - p[0]) ** 2) * p[0].log()
     expected = expected + 0.75 * -(p[1] ** 2) * (1 - p[1]).log()
     expected = expected - (p[2] ** 2) * (1 - p[2]).log()
-    loss = head._filter_loss(words, chosen, words.range_max(*chosen), value, positive)
+    loss = head.filter_loss(words, chosen, words.range_max(*chosen), value, positive)
     torch.testing.assert_close(loss.total, expected)
     assert loss.terms == 1 + 3  # the positive span and the sentences
 
 
 def test_regression_losses_are_equations_14_and_15() -> None:
-    head, gold = make_head(regressor_weight=1.0), Gold.from_lists([[(1, 4, 0)]])
+    head, gold = make_head(), Gold.from_lists([[(1, 4, 0)]])
     offsets = torch.tensor([[0.5, -2.0], [9.0, 9.0]])
-    losses = head._regression_losses(
+    losses = head.regression_losses(
         spans((0, 0, 4), (0, 2, 3)),
         offsets,
         gold,
@@ -162,15 +158,15 @@ def test_regression_losses_are_equations_14_and_15() -> None:
     )
     means = mean_losses([losses])
     # Targets are +1 and 0: |0.5| < 1 is squared and halved, 2 is linear.
-    torch.testing.assert_close(means["offset"], torch.tensor(0.5 * 0.25 + 1.5))
+    torch.testing.assert_close(means["offset"], 0.1 * torch.tensor(0.5 * 0.25 + 1.5))
     # Words 0.5 to 3 (exclusive) against 1 to 5: 2 shared of 4.5.
-    torch.testing.assert_close(means["overlap"], torch.tensor(1 - 2 / 4.5))
+    torch.testing.assert_close(means["overlap"], 0.1 * torch.tensor(1 - 2 / 4.5))
 
 
 def test_an_exact_span_has_no_regression_loss() -> None:
     head, gold = make_head(), Gold.from_lists([[(1, 1, 0)]])
     one, yes = torch.tensor([0]), torch.tensor([True])
-    losses = head._regression_losses(spans((0, 0, 1)), torch.tensor([[1.0, 0.0]]), gold, one, yes)
+    losses = head.regression_losses(spans((0, 0, 1)), torch.tensor([[1.0, 0.0]]), gold, one, yes)
     assert [float(loss) for loss in mean_losses([losses]).values()] == [0.0, 0.0]
 
 
@@ -185,24 +181,16 @@ def test_label_loss_is_equation_16(classifier) -> None:
     else:
         goal = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
         terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none").sum(-1)
-    loss = head._label_loss(words, chosen, gold)
+    loss = head.label_loss(words, chosen, gold)
     torch.testing.assert_close(loss.total, terms[0] + 0.25 * terms[1] + terms[2])
     assert loss.terms == 1 + 3
-
-
-def test_focal_label_loss_of_a_softmax() -> None:
-    head, (states, mask) = make_head(classifier="softmax", label_loss="focal"), random_batch()
-    words, gold = head.encode(states, mask), Gold.from_lists([[(0, 3, 1)], [], []])
-    p = head.labels.inside(words, spans((0, 0, 3))).softmax(-1)[0, 2]
-    loss = head._label_loss(words, spans((0, 0, 3)), gold)
-    torch.testing.assert_close(loss.total, -((1 - p) ** 2) * p.log())
 
 
 def test_two_labels_of_one_span_are_both_learned_by_sigmoids() -> None:
     gold = Gold.from_lists([[(0, 1, 2), (0, 1, 0), (0, 0, 1)]])
     one = spans((0, 0, 1))
     _, paired = best_entity(one, gold)
-    goal = make_head()._label_goal(one, gold, paired, torch.tensor([True]))
+    goal = make_head().label_goal(one, gold, paired, torch.tensor([True]))
     assert goal.tolist() == [[True, False, True]]
 
 
@@ -360,8 +348,8 @@ def test_losses_and_gradients_of_shared_seeds_are_those_of_each_stage_on_its_own
         / (positive.sum() + len(mask))
     }
     offsets, adjusted, legal = head.adjust(read, seeds, maxima())
-    apart = head._regression_losses(seeds, offsets, gold, paired, positive)
-    apart["label"] = head._label_loss(read, head.merge(adjusted.pick(legal), mask.shape[1]), gold)
+    apart = head.regression_losses(seeds, offsets, gold, paired, positive)
+    apart["label"] = head.label_loss(read, adjusted.pick(legal).distinct(mask.shape[1]), gold)
     expected.update(mean_losses([apart]))
     assert set(found) == set(expected)
     parameters = dict(head.named_parameters())
@@ -403,17 +391,30 @@ def test_an_entity_longer_than_any_seed_is_found_by_regression() -> None:
     [
         ({"regressor": "quadratic"}, "null or one of .linear., .sigmoid."),
         ({"classifier": "svm"}, '"sigmoid", "softmax"'),
-        ({"label_loss": "hinge"}, '"cross_entropy", "focal"'),
         ({"lengths": []}, "lengths"),
         ({"lengths": [0, 1]}, "lengths"),
         ({"seed_iou": 0.0}, "seed_iou"),
-        ({"label_iou": 1.5}, "label_iou"),
+        ({"seed_iou": 1.5}, "seed_iou"),
         ({"negatives": 0}, "negatives"),
-        ({"focal": 0.5}, "focal"),
-        ({"soft_examples": -1.0}, "soft_examples"),
-        ({"label_weight": -1.0}, "label_weight must be a number of at least 0"),
+        ({"soft_examples": 0.5}, "soft_examples must be true or false"),
     ],
 )
 def test_wrong_settings_are_refused(changes, problem) -> None:
     with pytest.raises(ValueError, match=problem):
         make_head(**changes)
+
+
+def test_the_paper_config_builds_the_form_of_the_paper() -> None:
+    """Sections 2.1 to 2.5 and what the authors ran on GENIA; see docs/locate_and_label_ner.md."""
+    head = from_config("locate_and_label_paper", LocateAndLabelSettings, LocateAndLabel, 1024, 5)
+    shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
+    h = 1024  # the encoder has the BiLSTM
+    for part, outputs in (("filter", 1), ("offsets", 2), ("labels", 6)):  # with a None class
+        assert shapes.pop(f"{part}.pooled.weight") == (h, h)
+        assert shapes.pop(f"{part}.bounds.weight") == (2 * h, h)
+        assert shapes.pop(f"{part}.output.weight") == (outputs, h)
+        assert shapes.pop(f"{part}.pooled.bias") and shapes.pop(f"{part}.output.bias")
+    assert shapes == {"edges": (2, h)}
+    assert head.lengths == list(range(1, 12)) and head.seed_iou == 0.7 and head.negatives == 5
+    assert (head.regressor, head.classifier) == ("linear", "softmax") and head.soft_examples
+    assert head.labels.dropout.p == 0.5

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, options_of, random_batch
+from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, from_config, options_of, random_batch
 
+from spacy_nested_ner.layers.pointer import AdditivePointer
 from spacy_nested_ner.systems.head import Gold, mean_losses
-from spacy_nested_ner.systems.matched import Answers
-from spacy_nested_ner.systems.piqn.head import PIQN, EntityClassifier, OneWayBlock
+from spacy_nested_ner.systems.matched import Answers, MatchedHead
+from spacy_nested_ner.systems.piqn.head import PIQN, OneWayBlock, QueryClassifier
 from spacy_nested_ner.systems.piqn.settings import PIQNSettings
 
 
@@ -21,14 +22,14 @@ def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
 def test_words_never_see_queries() -> None:
     head = make_head(**PIQN_PAPER).eval()
     words, mask = random_batch()
-    before, asked, _ = head.encode(words, mask)
+    before, queries, _ = head.encode(words, mask)
     with torch.no_grad():
         head.query_input.tables.content[0] += 1.0
         head.query_input.tables.position[0] -= 1.0
-    after, asked_after, _ = head.encode(words, mask)
+    after, queries_after, _ = head.encode(words, mask)
     for a, b in zip(before, after):
         torch.testing.assert_close(a, b)
-    assert not torch.allclose(asked[-1], asked_after[-1])
+    assert not torch.allclose(queries[-1], queries_after[-1])
 
 
 def test_queries_see_each_other_only_with_interaction() -> None:
@@ -45,7 +46,7 @@ def test_queries_see_each_other_only_with_interaction() -> None:
 
 def test_classifier_is_equation_6_and_7() -> None:
     torch.manual_seed(0)
-    classifier = EntityClassifier(4, 2, attention=False, span_pooling=False, heads=2).eval()
+    classifier = QueryClassifier(4, 2, attention=False, span_pooling=False, heads=2).eval()
     query, words = torch.randn(1, 1, 4), torch.randn(1, 3, 4)
     left, right = torch.tensor([[[0.9, 0.1, 0.0]]]), torch.tensor([[[0.0, 0.2, 0.7]]])
     mask = torch.ones(1, 3, dtype=torch.bool)
@@ -71,14 +72,14 @@ def answers_by_hand() -> Answers:
 
 
 def test_assignment_minimises_equation_8() -> None:
-    head = make_head(1, assignment="one_to_one", boundary="sigmoid", match_anchor=0.0)
+    head = make_head(1, assignment="one_to_one", variant="paper", match_anchor=0.0)
     gold = Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
     target = head.assign(answers_by_hand(), gold, torch.ones(1, 3, dtype=torch.bool))
     assert target.tolist() == [[1, -1, 0]]
 
 
 def test_losses_are_equations_11_and_12() -> None:
-    head = make_head(1, boundary="sigmoid", none_weight=0.5)
+    head = MatchedHead(boundary="sigmoid", none_weight=0.5)
     answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
     target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
     # Each assigned query is right by logits of +-2 at both words, for each of the two sides.
@@ -94,7 +95,7 @@ def test_losses_are_equations_11_and_12() -> None:
 
 
 def test_softmax_boundary_loss_by_hand() -> None:
-    head = make_head(1, boundary="softmax")
+    head = MatchedHead(boundary="softmax", none_weight=0.5)
     answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
     target, mask = torch.tensor([[0, -1, -1]]), torch.ones(1, 2, dtype=torch.bool)
     expected = 2 * F.softplus(torch.tensor(-4.0))
@@ -102,8 +103,8 @@ def test_softmax_boundary_loss_by_hand() -> None:
     torch.testing.assert_close(loss.total / loss.terms, expected)
 
 
-def test_none_weight_balances_the_sides() -> None:
-    head = make_head(1, none_weight=None)
+def test_without_a_none_weight_the_sides_weigh_the_same() -> None:
+    head = MatchedHead(boundary="softmax", none_weight=None)
     answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
     target, real = torch.tensor([[0, -1, -1]]), torch.ones(1, 3, dtype=torch.bool)
     one = F.softplus(torch.tensor(-1.0))
@@ -125,13 +126,11 @@ def test_anchors_keep_far_queries_away() -> None:
     [
         ({"query_source": "air"}, '"words", "learned", "encoder"'),
         ({"assignment": "best"}, "dynamic"),
-        ({"boundary": "tanh"}, '"sigmoid", "softmax"'),
-        ({"pointer": "laser"}, "additive"),
+        ({"variant": "mine"}, '"default", "paper"'),
         ({"hidden_width": 18, "attention_heads": 4}, "multiple"),
         ({"depth": 0}, "depth must be .* of at least 1"),
         ({"attention_heads": 0}, "attention_heads must be .* of at least 1"),
         ({"quantity": 3.0}, "quantity"),
-        ({"none_weight": 0.0}, "none_weight"),
     ],
 )
 def test_wrong_settings_are_refused(settings, problem) -> None:
@@ -159,9 +158,29 @@ def test_more_entities_than_queries_warns_once_and_learns_from_the_rest() -> Non
 
 
 def test_short_sentences_get_extra_rounds_of_queries() -> None:
-    head = make_head(min_queries=4)
     _, mask = random_batch()  # 6, 3 and 1 words
-    asked = head.query_input(torch.randn(3, 6, 16), mask, None)
-    assert asked.mask.sum(1).tolist() == [6, 4, 4]
-    assert asked.anchors[1, :4].tolist() == [0, 1, 2, 0]
-    assert asked.anchors[2, :4].tolist() == [0, 0, 0, 0]
+    queries = make_head().query_input(torch.randn(3, 6, 16), mask, None)
+    assert queries.mask.sum(1).tolist() == [6, 4, 4]
+    assert queries.anchors[1, :4].tolist() == [0, 1, 2, 0]
+    assert queries.anchors[2, :4].tolist() == [0, 0, 0, 0]
+
+
+def test_the_paper_config_builds_the_form_of_the_paper() -> None:
+    """Section 3, appendix B, and what the authors' code adds; see docs/piqn_ner.md."""
+    head = from_config("piqn_paper", PIQNSettings, PIQN, width=384, n_labels=5, n_queries=60)
+    shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
+    h = 384
+    # Three layers of a BiLSTM, five blocks, each with a self-attention of its own for queries.
+    assert shapes["lstm.back.2.weight_hh_l0"] == (4 * h // 2, h // 2)
+    assert isinstance(head.left, AdditivePointer) and isinstance(head.right, AdditivePointer)
+    for block in range(5):
+        assert shapes[f"blocks.{block}.feedforward.0.weight"] == (4 * h, h)
+        assert shapes[f"blocks.{block}.extra.attention.in_proj_weight"] == (3 * h, h)
+    assert shapes["query_input.position"] == (60, h)
+    # Query, start and end, no mean of the words between; the query attends to the words.
+    assert shapes["classifier.output.weight"] == (6, 3 * h)
+    assert shapes["classifier.attention.in_proj_weight"] == (3 * h, h)
+    assert not [name for name in shapes if "offset" in name]
+    assert len(shapes) == 145 and sum(v.numel() for v in head.state_dict().values()) == 15_857_672
+    assert (head.boundary, head.none_weight, head.quantity) == ("sigmoid", None, 0.5)
+    assert head.lstm.dropout.p == 0.5 and head.classifier.dropout.p == 0.1

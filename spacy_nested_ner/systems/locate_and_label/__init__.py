@@ -27,10 +27,7 @@ class LocateAndLabelSystem(System):
         ]
 
 
+TITLE = "Locate and Label: A Two-stage Identifier for Nested Named Entity Recognition"
 SYSTEM = LocateAndLabelSystem(
-    "locate_and_label",
-    "LocateAndLabel",
-    "Locate and Label: A Two-stage Identifier for Nested Named Entity Recognition",
-    LocateAndLabelSettings,
-    LocateAndLabelOptions,
+    "locate_and_label", "LocateAndLabel", TITLE, LocateAndLabelSettings, LocateAndLabelOptions
 )

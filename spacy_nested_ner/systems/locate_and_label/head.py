@@ -7,36 +7,34 @@ flat list, G entities, C labels, h hidden width.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.growing import grow_outputs
-from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
     LocateAndLabelSettings,
 )
+from spacy_nested_ner.systems.locate_and_label.spans import (
+    SpanMLP,
+    Spans,
+    WordStates,
+    best_entity,
+    soft_nms,
+)
 
-SYSTEM = "Locate and Label"
 # Logit of a probability of 1 %, the usual start of detectors that are trained with a focal loss.
 PRIOR = -4.6
-
-
-class Spans(NamedTuple):
-    """Spans of a batch, flat: row of the batch, first and last word, `(S,)` long."""
-
-    row: Tensor
-    start: Tensor
-    end: Tensor
-
-    def pick(self, index: Tensor) -> Spans:
-        """The spans at a `(K,)` index or bool mask."""
-        return Spans(*(column[index] for column in self))
+# Gamma of the focal loss (eq. 12).
+GAMMA = 2.0
+# alpha_2: smallest IoU of an adjusted span with an entity to have its label.
+LABEL_IOU = 1.0
+# lambda_2 of eq. 17. The filter and the class loss have a weight of 1.
+REGRESSOR_WEIGHT = 0.1
 
 
 class LocateAndLabel(Head):
@@ -51,26 +49,24 @@ class LocateAndLabel(Head):
         self.width, self.n_labels = width, n_labels
         self.lengths = sorted(set(s.lengths))
         self.regressor, self.classifier = s.regressor, s.classifier
-        self.label_loss, self.focal = s.label_loss, s.focal
-        self.seed_iou, self.label_iou = s.seed_iou, s.label_iou
-        self.soft_examples, self.negatives = s.soft_examples, s.negatives
-        self.loss_weights = (s.filter_weight, s.regressor_weight, s.label_weight)
+        self.seed_iou, self.negatives = s.seed_iou, s.negatives
+        self.soft_examples = s.soft_examples
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, s.lstm_layers) if s.lstm_layers else None
         same = bool(s.lstm_layers) or width == h
         self.project = nn.Identity() if same else nn.Linear(width, h)
         self.filter = SpanMLP(h, 1) if s.span_filter else None
         self.offsets = SpanMLP(h, 2) if s.regressor else None
-        # What stands before the first and behind the last word, seen by the regressor.
+        # What the regressor reads before the first and behind the last word.
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
         self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"))
-        self._start_modest()
+        self._initialise_outputs()
         if s.dropout is not None:
             self.fix_dropout(s.dropout)
 
-    def _start_modest(self) -> None:
-        """Nearly no span is an entity, and none moves, until there is a reason: without that the
-        first updates go into unlearning what chance has drawn."""
+    def _initialise_outputs(self) -> None:
+        """At first nearly no span is an entity and none moves. Random outputs would have to be
+        unlearned by the first updates."""
         nn.init.constant_(self.labels.output.bias, PRIOR)
         if self.classifier == "softmax":
             nn.init.constant_(self.labels.output.bias[:1], 0.0)
@@ -80,11 +76,11 @@ class LocateAndLabel(Head):
             nn.init.zeros_(self.offsets.output.weight)
             nn.init.zeros_(self.offsets.output.bias)
 
-    def encode(self, words: Tensor, mask: Tensor) -> Words:
+    def encode(self, words: Tensor, mask: Tensor) -> WordStates:
         """`(B, N, width)` word vectors to what the three stages read."""
         if self.lstm is not None:
             words = self.lstm(self.input_dropout(words), mask)
-        return Words(self.project(words), mask)
+        return WordStates(self.project(words), mask)
 
     # Spans
 
@@ -97,7 +93,9 @@ class LocateAndLabel(Head):
         row, start, length = torch.nonzero(inside, as_tuple=True)
         return Spans(row, start, end[start, length])
 
-    def adjust(self, words: Words, spans: Spans, pooled: Tensor) -> Tuple[Tensor, Spans, Tensor]:
+    def adjust(
+        self, words: WordStates, spans: Spans, pooled: Tensor
+    ) -> Tuple[Tensor, Spans, Tensor]:
         """Offsets `(S, 2)` of both boundaries (eq. 4-5), the adjusted spans (eq. 6-7), and which of
         them are spans at all, `(S,)` bool. pooled: `(S, h)`, the maximum over the words of each.
         """
@@ -115,33 +113,28 @@ class LocateAndLabel(Head):
         legal = (start <= end) & (start <= last) & (end >= 0)
         return offsets, Spans(spans.row, start, end), legal
 
-    @staticmethod
-    def merge(spans: Spans, n_words: int) -> Spans:
-        """Proposals that met, once each: what is said of them depends on their place alone."""
-        key = torch.unique((spans.row * n_words + spans.start) * n_words + spans.end)
-        return Spans(key // n_words**2, key // n_words % n_words, key % n_words)
-
     # Training
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Filter loss (eq. 12), regression loss (eq. 13-15) and class loss (eq. 16), weighted."""
-        words, mask, _ = batch
-        read = self.encode(words, mask)
-        spans = _join(self.seeds(mask), self.unreachable(gold))
+        mask = batch.mask
+        words = self.encode(batch.words, mask)
+        spans = self.seeds(mask).join(self.unreachable(gold))
         iou, paired = best_entity(spans, gold)
         positive = iou >= self.seed_iou
         chosen = self.sample(spans, positive, len(mask))
         spans, iou, paired = spans.pick(chosen), iou[chosen], paired[chosen]
         positive = positive[chosen]
         losses = {}
-        pooled = read.range_max(*spans)
+        pooled = words.range_max(*spans)
         if self.filter is not None:
-            losses["filter"] = self._filter_loss(read, spans, pooled, iou, positive)
-        offsets, adjusted, legal = self.adjust(read, spans, pooled)
+            losses["filter"] = self.filter_loss(words, spans, pooled, iou, positive)
+        offsets, adjusted, legal = self.adjust(words, spans, pooled)
         if self.regressor is not None:
-            losses.update(self._regression_losses(spans, offsets, gold, paired, positive))
-        proposals = self.merge(adjusted.pick(legal), mask.shape[1])
-        losses["label"] = self._label_loss(read, proposals, gold)
+            losses.update(self.regression_losses(spans, offsets, gold, paired, positive))
+        # Proposals that meet count once: their label depends on their place alone.
+        proposals = adjusted.pick(legal).distinct(mask.shape[1])
+        losses["label"] = self.label_loss(words, proposals, gold)
         return losses
 
     def unreachable(self, gold: Gold) -> Spans:
@@ -169,25 +162,27 @@ class LocateAndLabel(Head):
         taken = rank < n_positive[spans.row[order]] + wanted[order]
         return order[taken]
 
-    def _weights(self, iou: Tensor, positive: Tensor) -> Tensor:
-        """Eq. 11: examples that match in part count less."""
-        return torch.where(positive, iou, 1.0 - iou) ** self.soft_examples
+    def example_weights(self, iou: Tensor, positive: Tensor) -> Tensor:
+        """`(S,)` weights of examples: those that match an entity in part count less (eq. 11)."""
+        if not self.soft_examples:
+            return torch.ones_like(iou)
+        return torch.where(positive, iou, 1.0 - iou)
 
-    def _filter_loss(
-        self, words: Words, spans: Spans, pooled: Tensor, iou: Tensor, positive: Tensor
+    def filter_loss(
+        self, words: WordStates, spans: Spans, pooled: Tensor, iou: Tensor, positive: Tensor
     ) -> Loss:
         """Eq. 12."""
         assert self.filter is not None
         logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
-        terms = focal_terms(logits, positive.to(logits.dtype), self.focal)
-        weights = self._weights(iou, positive)
-        return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[0])
+        terms = focal_terms(logits, positive.to(logits.dtype))
+        weights = self.example_weights(iou, positive)
+        return Loss((weights * terms).sum(), _examples(words, positive))
 
-    def _regression_losses(
+    def regression_losses(
         self, spans: Spans, offsets: Tensor, gold: Gold, paired: Tensor, positive: Tensor
     ) -> Dict[str, Loss]:
         """Eq. 14 and 15, means over the positive spans."""
-        weight, terms = self.loss_weights[1], float(positive.sum())
+        weight, terms = REGRESSOR_WEIGHT, float(positive.sum())
         offsets, mine = offsets[positive], spans.pick(positive)
         if not len(offsets):
             return {name: Loss(offsets.sum() * 0.0, 0.0, weight) for name in ("offset", "overlap")}
@@ -202,19 +197,18 @@ class LocateAndLabel(Head):
         overlap = (1 - shared / joined).sum()
         return {"offset": Loss(distance, terms, weight), "overlap": Loss(overlap, terms, weight)}
 
-    def _label_loss(self, words: Words, spans: Spans, gold: Gold) -> Loss:
+    def label_loss(self, words: WordStates, spans: Spans, gold: Gold) -> Loss:
         """Eq. 16 on the adjusted spans, which are paired anew."""
         logits = self.labels.inside(words, spans)
         iou, paired = best_entity(spans, gold)
-        positive = iou >= self.label_iou
-        weights = self._weights(iou, positive)
+        positive = iou >= LABEL_IOU
+        weights = self.example_weights(iou, positive)
         if self.classifier == "softmax":
             terms = self._softmax_terms(logits, spans, gold, paired, positive)
         else:
-            goal = self._label_goal(spans, gold, paired, positive).to(logits.dtype)
-            gamma = self.focal if self.label_loss == "focal" else 0.0
-            terms = focal_terms(logits, goal, gamma).sum(dim=-1)
-        return Loss((weights * terms).sum(), _examples(words, positive), self.loss_weights[2])
+            goal = self.label_goal(spans, gold, paired, positive).to(logits.dtype)
+            terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none").sum(dim=-1)
+        return Loss((weights * terms).sum(), _examples(words, positive))
 
     def _softmax_terms(
         self, logits: Tensor, spans: Spans, gold: Gold, paired: Tensor, positive: Tensor
@@ -223,12 +217,9 @@ class LocateAndLabel(Head):
         label = torch.zeros_like(paired)
         if gold.labels.shape[1]:
             label = (gold.labels[spans.row, paired] + 1).masked_fill(~positive, 0)
-        terms = F.cross_entropy(logits, label, reduction="none")
-        if self.label_loss == "focal":
-            terms = terms * (1 - torch.exp(-terms)) ** self.focal
-        return terms
+        return F.cross_entropy(logits, label, reduction="none")
 
-    def _label_goal(self, spans: Spans, gold: Gold, paired: Tensor, positive: Tensor) -> Tensor:
+    def label_goal(self, spans: Spans, gold: Gold, paired: Tensor, positive: Tensor) -> Tensor:
         """`(S, C)` bool: the labels of all entities that stand where the paired one stands."""
         goal = positive.new_zeros((len(positive), self.n_labels))
         if not gold.labels.shape[1]:
@@ -248,15 +239,15 @@ class LocateAndLabel(Head):
         `threshold` on the score, `filter_threshold` on the probability of a proposal, `nms_iou` (k
         of eq. 18) and `nms_decay` (u; 1 for no soft-NMS).
         """
-        words, mask, _ = batch
-        read = self.encode(words, mask)
-        spans, pooled = self.proposals(read, options.filter_threshold)
-        _, adjusted, legal = self.adjust(read, spans, pooled)
-        spans = self.merge(adjusted.pick(legal), mask.shape[1])
-        scores = self.label_probability(self.labels.inside(read, spans))
+        mask = batch.mask
+        words = self.encode(batch.words, mask)
+        spans, pooled = self.proposals(words, options.filter_threshold)
+        _, adjusted, legal = self.adjust(words, spans, pooled)
+        spans = adjusted.pick(legal).distinct(mask.shape[1])
+        scores = self.label_probability(self.labels.inside(words, spans))
         return self.decode(spans, scores, options)
 
-    def proposals(self, words: Words, threshold: float) -> Tuple[Spans, Tensor]:
+    def proposals(self, words: WordStates, threshold: float) -> Tuple[Spans, Tensor]:
         """The seeds that the filter lets pass, and the maximum over the words of each, `(S, h)`."""
         spans = self.seeds(words.mask)
         pooled = words.range_max(*spans)
@@ -295,118 +286,14 @@ class LocateAndLabel(Head):
         self.n_labels = n_labels
 
 
-class Words:
-    """Word states of a batch and what the stages need of them, made once.
-
-    states: `(B, N, h)`. mask: `(B, N)` bool.
-    """
-
-    def __init__(self, states: Tensor, mask: Tensor) -> None:
-        self.states, self.mask = states, mask
-        self.range_max = RangeMax(states)
-
-    def outside(self, edges: Tensor) -> Tensor:
-        """`(B, N + 2, h)`: the words between the two `(2, h)` edges."""
-        left, right = edges
-        words = torch.where(self.mask.unsqueeze(-1), self.states, right)
-        n_rows = len(words)
-        return torch.cat([left.expand(n_rows, 1, -1), words, right.expand(n_rows, 1, -1)], dim=1)
-
-
-class SpanMLP(nn.Module):
-    """Two linear layers with GELU on [pooled; left word; right word] of a span (eq. 3, 5, 10).
-
-    The first layer is applied to words before they are gathered into spans: a word that bounds
-    many spans is multiplied once.
-    """
-
-    def __init__(self, width: int, n_outputs: int) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(0.0)
-        self.pooled = nn.Linear(width, width)
-        self.bounds = nn.Linear(width, 2 * width, bias=False)
-        self.output = nn.Linear(width, n_outputs)
-
-    def inside(self, words: Words, spans: Spans) -> Tensor:
-        """With the first and the last word of each span: `(S, outputs)`."""
-        return self.at(words.states, words.range_max(*spans), *spans)
-
-    def at(self, words: Tensor, pooled: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """words: `(B, N, h)`; pooled: `(S, h)`; row, left, right: `(S,)` place of both words."""
-        before, after = self.bounds(self.dropout(words)).chunk(2, dim=-1)
-        hidden = self.pooled(self.dropout(pooled)) + before[row, left] + after[row, right]
-        return self.output(F.gelu(hidden))
-
-    def grow(self, n_outputs: int) -> None:
-        """Rows for new outputs; they start low, so that what was found before still is."""
-        self.output = grow_outputs(self.output, n_outputs)
-
-
-def _examples(words: Words, positive: Tensor) -> Tensor:
-    """What filter and class loss are divided by: positive examples, as is usual with focal losses,
-    and sentences, so that there is something to divide by where no entity is. A mean over all
-    spans, nearly all of them easy negatives, would leave the word states to the regressor."""
+def _examples(words: WordStates, positive: Tensor) -> Tensor:
+    """What filter and class loss are divided by: the number of positive examples, as is usual with
+    focal losses, and of sentences, so that it is never 0. In a mean over all spans, nearly all of
+    them easy negatives, the regressor alone would shape the word states."""
     return positive.sum() + len(words.mask)
 
 
-def best_entity(spans: Spans, gold: Gold) -> Tuple[Tensor, Tensor]:
-    """IoU with the entity that overlaps most, `(S,)` float, 0 where there is none, and its index
-    (section 2.2)."""
-    if not gold.mask.shape[1]:
-        return torch.zeros(len(spans.row), device=spans.row.device), torch.zeros_like(spans.row)
-    start, end = (column[spans.row] for column in gold.spans.unbind(-1))
-    value = iou(spans.start.unsqueeze(1), spans.end.unsqueeze(1), start, end)
-    best = value.masked_fill(~gold.mask[spans.row], 0.0).max(dim=1)
-    return best.values, best.indices
-
-
-def iou(start: Tensor, end: Tensor, other_start: Tensor, other_end: Tensor) -> Tensor:
-    """Intersection over union of spans of words, both bounds inclusive; tensors broadcast."""
-    shared = torch.minimum(end, other_end) + 1 - torch.maximum(start, other_start)
-    union = (end + 1 - start) + (other_end + 1 - other_start) - shared.clamp(min=0)
-    return shared.clamp(min=0) / union
-
-
-def focal_terms(logits: Tensor, goal: Tensor, gamma: float) -> Tensor:
-    """Binary focal loss of each logit (eq. 12 without the weights); gamma 0: cross-entropy."""
+def focal_terms(logits: Tensor, goal: Tensor) -> Tensor:
+    """Binary focal loss of each logit (eq. 12 without the weights)."""
     terms = F.binary_cross_entropy_with_logits(logits, goal, reduction="none")
-    if not gamma:
-        return terms
-    return terms * (1 - torch.exp(-terms)) ** gamma
-
-
-@torch.no_grad()
-def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Tensor:
-    """Factor of each span's score, `(S,)` (algorithm 1, eq. 18).
-
-    The highest score that is left is taken, and every span behind it that overlaps it by an IoU of
-    at least `threshold` falls by `decay`; then the order is looked at again. All rows at once.
-    """
-    factor = torch.ones_like(score)
-    if not len(score):
-        return factor
-    order = torch.argsort(spans.row, stable=True)
-    row = spans.row[order]
-    _, row, sizes = torch.unique_consecutive(row, return_inverse=True, return_counts=True)
-    place = torch.arange(len(row), device=row.device) - (sizes.cumsum(0) - sizes)[row]
-    shape = len(sizes), int(sizes.max())
-
-    def padded(values: Tensor, fill: float) -> Tensor:
-        table = values.new_full(shape, fill)
-        table[row, place] = values[order]
-        return table
-
-    start, end, left = padded(spans.start, -1), padded(spans.end, -1), padded(score, -1.0)
-    result, rows = torch.ones_like(left), torch.arange(shape[0], device=row.device)
-    for _ in range(shape[1] - 1):
-        top = left.argmax(dim=1)
-        left[rows, top] = -1.0
-        near = iou(start, end, start[rows, top, None], end[rows, top, None]) >= threshold
-        fall = torch.where(near & (left > 0), decay, 1.0)
-        left, result = left * fall, result * fall
-    factor[order] = result[row, place]
-    return factor
-
-
-def _join(first: Spans, second: Spans) -> Spans:
-    return Spans(*(torch.cat(pair) for pair in zip(first, second)))
+    return terms * (1 - torch.exp(-terms)) ** GAMMA

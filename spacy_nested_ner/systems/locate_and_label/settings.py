@@ -11,21 +11,30 @@ from spacy_nested_ner.systems.base import ModelSettings, Options
 class LocateAndLabelSettings(ModelSettings):
     """Of the model."""
 
-    hidden_width: int = setting(128, "width of the word-level BiLSTM", least=1)
+    hidden_width: int = setting(
+        128,
+        "width of the word-level BiLSTM",
+        least=1,
+        source="configs/locate_and_label_paper.cfg",
+    )
     lstm_layers: int = setting(
-        1, "of the BiLSTM (section 2.1); 0 where the encoder has one of its own", least=0
+        1,
+        "of the BiLSTM (section 2.1); 0 where the encoder has one of its own",
+        least=0,
+        source="configs/locate_and_label_paper.cfg",
     )
     lengths: List[int] = setting(
         [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14],
         "of the seed spans, in words (section 2.2)",
         least=1,
+        source="configs/locate_and_label_paper.cfg; measured, see the docs",
     )
     regressor: Optional[str] = setting(
         "linear",
         '"linear" (eq. 5); "sigmoid": sigmoid times the length of the sentence (authors\' code), '
         "which moves a boundary to the right only; null: seeds stay as they are",
         choices=("linear", "sigmoid"),
-        source="table 3",
+        source="table 3; measured, see the docs",
     )
     span_filter: bool = setting(
         True, "false: every seed is a proposal (no eq. 1-3)", source="table 3"
@@ -35,11 +44,7 @@ class LocateAndLabelSettings(ModelSettings):
         '"sigmoid": each label by itself, so that a span may carry several; "softmax": with a '
         "None class (eq. 10)",
         choices=("sigmoid", "softmax"),
-    )
-    label_loss: str = setting(
-        "cross_entropy",
-        'of the classifier (eq. 16), or "focal" (authors\' code)',
-        choices=("cross_entropy", "focal"),
+        source="configs/locate_and_label_paper.cfg",
     )
     seed_iou: float = setting(
         0.7,
@@ -47,26 +52,23 @@ class LocateAndLabelSettings(ModelSettings):
         "entities of up to the longest seed's length / `seed_iou` words",
         above=0,
         most=1,
+        source="section 2.2; a limit of `nested-ner inspect`",
     )
-    label_iou: float = setting(
-        1.0, "smallest IoU for the label of an adjusted span (alpha_2)", above=0, most=1
-    )
-    soft_examples: float = setting(
-        1.0, "eta of eq. 11; 0 weighs all examples alike", least=0, source="table 3"
+    soft_examples: bool = setting(
+        True,
+        "examples that match an entity in part count less (eq. 11 with an eta of 1)",
+        source="table 3",
     )
     negatives: Optional[float] = setting(
-        None, "seeds without entity per seed with one (the paper: 5); null takes all", above=0
+        None,
+        "seeds without entity per seed with one (the paper: 5); null takes all",
+        above=0,
+        source="configs/locate_and_label_paper.cfg",
     )
-    focal: float = setting(2.0, "gamma of eq. 12, 0 or from 1 up", least=0)
-    filter_weight: float = setting(1.0, "lambda_1 of eq. 17", least=0)
-    regressor_weight: float = setting(0.1, "lambda_2 of eq. 17", least=0)
-    label_weight: float = setting(1.0, "lambda_3 of eq. 17", least=0)
 
     def conflict(self) -> Optional[str]:
         if not self.lengths:
             return "lengths is empty, must be a list of whole numbers of at least 1"
-        if 0 < self.focal < 1:  # the gradient at a probability of 1 is NaN there
-            return f"focal must be 0 or at least 1, got {self.focal}"
         return None
 
 

@@ -86,10 +86,11 @@ class MRCSystem(System):
         report_templates(model, labels)
 
 
+TITLE = "A Unified MRC Framework for Named Entity Recognition"
 SYSTEM = MRCSystem(
     "mrc",
     "MRC",
-    "A Unified MRC Framework for Named Entity Recognition",
+    TITLE,
     MRCSettings,
     MRCOptions,
     submodels=(("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),),

@@ -1,10 +1,10 @@
 """Parallel Instance Query Network (Shen et al. 2022)."""
 
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, List, Mapping, Tuple
 
 from spacy_nested_ner.systems.base import Limit, ModelSettings, System
-from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
+from spacy_nested_ner.systems.piqn.settings import MIN_QUERIES, PIQNOptions, PIQNSettings
 
 
 class PIQNSystem(System):
@@ -35,26 +35,20 @@ class PIQNSystem(System):
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
         if settings["query_source"] == "words":
-            per_word, least = settings["queries_per_word"], settings["min_queries"]
+            per_word = settings["queries_per_word"]
             return [
                 Limit(
                     "queries",
-                    {"queries_per_word": per_word, "min_queries": least},
-                    "raise queries_per_word or min_queries",
-                    entities=lambda words: max(per_word * words, least),
+                    {"queries_per_word": per_word},
+                    "raise queries_per_word",
+                    entities=lambda words: max(per_word * words, MIN_QUERIES),
                 )
             ]
         in_encoder = settings["query_source"] == "encoder"
         count = (settings["tok2vec"] if in_encoder else settings)["n_queries"]
         remedy = "raise n_queries" + (" of the tok2vec" if in_encoder else "")
-        shown: Dict[str, Any] = {"n_queries": count}
-        return [Limit("queries", shown, remedy, entities=lambda words: count)]
+        return [Limit("queries", {"n_queries": count}, remedy, entities=lambda words: count)]
 
 
-SYSTEM = PIQNSystem(
-    "piqn",
-    "PIQN",
-    "Parallel Instance Query Network for Named Entity Recognition",
-    PIQNSettings,
-    PIQNOptions,
-)
+TITLE = "Parallel Instance Query Network for Named Entity Recognition"
+SYSTEM = PIQNSystem("piqn", "PIQN", TITLE, PIQNSettings, PIQNOptions)

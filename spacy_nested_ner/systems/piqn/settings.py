@@ -1,59 +1,93 @@
-"""Settings of `piqn_ner`. Tables, equations and sections are those of Shen et al. 2022."""
+"""Settings of `piqn_ner`. Tables, figures, equations and sections are those of Shen et al. 2022."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Dict, NamedTuple, Optional
 
 from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
+
+# Of queries made from words: a shorter sentence gets more rounds of them, so that one word can have
+# several labels.
+MIN_QUERIES = 4
+
+
+class Form(NamedTuple):
+    """What a `variant` decides.
+
+    feedforward: inner width of each block, times hidden_width. lstm_dropout: between the layers of
+    the BiLSTM. query_attention: a further self-attention among the queries after each block
+    (authors' code). pointer: "additive" (eq. 4) or "bilinear". boundary: "sigmoid", each word by
+    itself (eq. 5), or "softmax", one choice among the words. offset_reach: of queries made from
+    words, the pointer learns a bias for each distance from the query's word, up to this; 0 for
+    none. label_attention: the classifier attends to the words with the query (authors' code).
+    span_pooling: the classifier sees the mean of the words between the boundaries. none_weight:
+    class weight of None; None gives entities and None the same total (authors' code).
+    """
+
+    feedforward: int = 2
+    lstm_dropout: float = 0.0
+    query_attention: bool = False
+    pointer: str = "bilinear"
+    boundary: str = "softmax"
+    offset_reach: int = 8
+    label_attention: bool = False
+    span_pooling: bool = True
+    none_weight: Optional[float] = 0.5
+
+
+FORMS: Dict[str, Form] = {
+    "default": Form(),
+    "paper": Form(
+        feedforward=4,
+        lstm_dropout=0.5,
+        query_attention=True,
+        pointer="additive",
+        boundary="sigmoid",
+        offset_reach=0,
+        label_attention=True,
+        span_pooling=False,
+        none_weight=None,
+    ),
+}
 
 
 @dataclass(frozen=True)
 class PIQNSettings(ModelSettings):
     """Of the model."""
 
-    hidden_width: int = setting(128, "width of the word-level layers", least=1)
-    lstm_layers: int = setting(1, "of the word-level BiLSTM", least=1)
-    lstm_dropout: float = setting(
-        0.0, "between the layers of the BiLSTM", least=0, most=0.99, source="authors' code: 0.5"
+    variant: str = setting(
+        "default",
+        '"default" learns quickly from little data: bilinear pointers choose one word and know its '
+        'distance from the query\'s word, the classifier sees the words between; "paper": additive '
+        "pointers look at each word by itself, and two further attentions of the authors' code",
+        choices=tuple(FORMS),
+        source="eq. 4-7; configs/piqn_paper.cfg",
     )
-    depth: int = setting(2, "word-level blocks", least=1, source="appendix B: 5")
-    attention_heads: int = setting(4, "of each block", least=1)
-    feedforward: int = setting(2, "inner width of each block, times hidden_width", least=1)
+    hidden_width: int = setting(
+        128, "width of the word-level layers", least=1, source="configs/piqn_paper.cfg"
+    )
+    lstm_layers: int = setting(
+        1, "of the word-level BiLSTM", least=1, source="configs/piqn_paper.cfg"
+    )
+    depth: int = setting(
+        2, "word-level blocks", least=1, source="appendix B; configs/piqn_paper.cfg"
+    )
+    attention_heads: int = setting(4, "of each block", least=1, source="configs/piqn_paper.cfg")
     query_source: str = setting(
         "words",
         '"words": queries made from the words themselves; "learned": a table of `n_queries` '
         '(section 3.1); "encoder": queries that went through the encoder (section 3.2)',
         choices=("words", "learned", "encoder"),
+        source="configs/piqn_paper.cfg; measured, see the docs",
     )
     n_queries: int = setting(60, "of the learned table", least=1, source="figure 2")
-    queries_per_word: int = setting(1, "with queries from words: rounds of them", least=1)
-    min_queries: int = setting(
-        4, "with queries from words: a shorter sentence gets more rounds", least=0
+    queries_per_word: int = setting(
+        1,
+        "with queries from words: rounds of them. A sentence can have as many entities as queries",
+        least=1,
+        source="the remedy of `nested-ner inspect`",
     )
     query_interaction: bool = setting(True, "queries attend to each other", source="table 3")
-    query_attention: bool = setting(
-        False, "another self-attention among the queries after each block", source="authors' code"
-    )
-    pointer: str = setting(
-        "bilinear", "of the boundaries; additive is eq. 4", choices=("additive", "bilinear")
-    )
-    boundary: str = setting(
-        "softmax",
-        '"softmax": one choice among the words; "sigmoid": each word by itself (eq. 5)',
-        choices=("sigmoid", "softmax"),
-    )
-    offset_reach: int = setting(
-        8,
-        "with queries from words: the pointer learns a bias for each distance from the query's "
-        "word, up to this; 0 for none",
-        least=0,
-    )
-    label_attention: bool = setting(
-        False, "the classifier attends to the words with the query", source="authors' code"
-    )
-    span_pooling: bool = setting(
-        True, "the classifier sees the mean of the words between the boundaries"
-    )
     assignment: str = setting(
         "dynamic",
         "of gold entities to queries",
@@ -61,24 +95,23 @@ class PIQNSettings(ModelSettings):
         source="eq. 9, table 3",
     )
     quantity: float = setting(
-        0.2, "share of the queries that get an entity, Q / M", least=0, most=1, source="eq. 9"
+        0.2,
+        "share of the queries that get an entity, Q / M",
+        least=0,
+        most=1,
+        source="eq. 9; configs/piqn_paper.cfg; measured, see the docs",
     )
-    match_boundary: float = setting(1.0, "weight of the boundaries in the matching cost (eq. 8)")
-    match_label: float = setting(1.0, "weight of the label in the matching cost (eq. 8)")
     match_anchor: float = setting(
         1.0,
         "with queries from words: added to the matching cost for each word between the query's "
         "word and the entity",
+        source="measured, see the docs",
     )
-    boundary_weight: float = setting(1.0, "of the boundary loss")
-    label_weight: float = setting(1.0, "of the class loss")
-    none_weight: Optional[float] = setting(
-        0.5,
-        "class weight of None; null gives entities and None the same total",
-        above=0,
-        source="authors' code: null",
-    )
-    auxiliary: bool = setting(True, "losses after every block (eq. 13), else after the last only")
+
+    @property
+    def form(self) -> Form:
+        """What the variant decides."""
+        return FORMS[self.variant]
 
     def conflict(self) -> Optional[str]:
         if self.hidden_width % (2 * self.attention_heads):

@@ -24,10 +24,11 @@ class ProposerRegressorSystem(System):
         ]
 
 
+TITLE = "End-to-end Entity Detection with Proposer and Regressor"
 SYSTEM = ProposerRegressorSystem(
     "proposer_regressor",
     "ProposerRegressor",
-    "End-to-end Entity Detection with Proposer and Regressor",
+    TITLE,
     ProposerRegressorSettings,
     ProposerRegressorOptions,
 )
