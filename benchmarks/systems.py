@@ -13,9 +13,9 @@ from spacy.training import Example
 from spacy.util import fix_random_seed
 from thinc.api import Config
 
+from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.mrc.questions import number_word
-from spacy_nested_ner.systems.settings import names_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SYSTEMS = [*(system.factory for system in all_systems()), "spancat"]

@@ -14,8 +14,8 @@ from typer.main import get_command
 from benchmarks import tables
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import Settings, defaults_of, describe, type_hints
 from spacy_nested_ner.systems import all_systems, get_system
-from spacy_nested_ner.systems.settings import Settings, defaults_of, describe, type_hints
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "benchmarks/results"

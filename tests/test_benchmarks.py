@@ -14,8 +14,8 @@ from benchmarks import ablation, compare, diffusion_steps, mrc_zero_shot, run_ti
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS
 from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
-from spacy_nested_ner.systems.settings import names_of
 from tests.conftest import make_examples
 
 

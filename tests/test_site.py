@@ -9,8 +9,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from spacy_nested_ner.settings import defaults_of, describe
 from spacy_nested_ner.systems import all_systems
-from spacy_nested_ner.systems.settings import defaults_of, describe
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Dict
 
 from benchmarks.ablations import Variants
-
 from spacy_nested_ner.systems.diffusion import settings
 
 CONFIG = "diffusion_cnn"

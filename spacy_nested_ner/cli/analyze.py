@@ -160,8 +160,8 @@ def draw(
 
 def _check_values(vary: Mapping[str, Sequence[float]]) -> None:
     """Raise ValueError for an option that no figure varies, or for a value out of its range."""
+    from spacy_nested_ner.settings import take
     from spacy_nested_ner.systems import all_systems
-    from spacy_nested_ner.systems.settings import take
 
     systems = all_systems()
     known = {name for system in systems for name in system.varied}
