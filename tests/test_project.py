@@ -8,8 +8,9 @@ import pytest
 from spacy import util
 from spacy.cli._util import parse_config_overrides
 from spacy.training.initialize import init_nlp
-from tests.training.test_callbacks import saved_docs
 from weasel.util import load_project_config
+
+from tests.evaluation.test_callbacks import saved_docs
 
 ROOT = Path(__file__).parents[1]
 

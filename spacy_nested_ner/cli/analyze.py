@@ -4,9 +4,8 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Sequence
 
-import srsly
 import typer
 from wasabi import msg
 
@@ -47,8 +46,8 @@ DocOpt = Annotated[
 VaryOpt = Annotated[
     Optional[List[str]],
     typer.Option(
-        metavar="NAME=VALUES",
-        help="Values of a run-time option for the figures that compare some, such as steps=1,2,5",
+        metavar="NAME=NUMBERS",
+        help="Values to compare of a run-time option of the component, such as steps=1,2,5",
     ),
 ]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
@@ -80,7 +79,7 @@ def analyze_cli(
             )
         check_data(data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
-        figures = draw(models, data_path, spans_key, doc, dict(map(_values, vary or [])))
+        figures = draw(models, data_path, spans_key, doc, _values(vary or []))
         paths = {output_dir / f"{name}.{picture_format.value}": name for name in figures}
         with written_together(paths) as drafts:
             for path, name in paths.items():
@@ -92,18 +91,22 @@ def analyze_cli(
         typer.echo(str(path.resolve()))
 
 
-def _values(text: str) -> Tuple[str, List[Any]]:
-    """The name and the values of `steps=1,2`.
+def _values(given: Sequence[str]) -> Dict[str, List[float]]:
+    """`steps=1,2` and others to values by name.
 
     Raises ValueError for another form.
     """
-    name, _, values = text.partition("=")
-    try:
-        found = [srsly.json_loads(value) for value in values.split(",")]
-    except ValueError as err:
-        example = "expected a name and values with commas, like steps=1,5,10"
-        raise ValueError(f"--vary is {text!r}; {example}.") from err
-    return name.strip(), found
+    found: Dict[str, List[float]] = {}
+    for text in given:
+        name, _, values = text.partition("=")
+        try:
+            numbers = [float(value) for value in values.split(",")]
+        except ValueError as err:
+            example = "expected a name and numbers with commas, like steps=1,5,10"
+            raise ValueError(f"--vary is {text!r}; {example}.") from err
+        whole = [int(number) if number.is_integer() else number for number in numbers]
+        found.setdefault(name.strip(), []).extend(whole)
+    return found
 
 
 def draw(
@@ -111,7 +114,7 @@ def draw(
     data_path: Path,
     spans_key: str = "sc",
     doc: Optional[int] = None,
-    vary: Optional[Mapping[str, Sequence[Any]]] = None,
+    vary: Optional[Mapping[str, Sequence[float]]] = None,
 ) -> Dict[str, Any]:
     """Figures by file name.
 
@@ -155,7 +158,7 @@ def draw(
     return {"f1_by_length": plot_lengths(lengths), **figures}
 
 
-def _check_values(vary: Mapping[str, Sequence[Any]]) -> None:
+def _check_values(vary: Mapping[str, Sequence[float]]) -> None:
     """Raise ValueError for an option that no figure varies, or for a value out of its range."""
     from spacy_nested_ner.settings import take
     from spacy_nested_ner.systems import all_systems
@@ -189,7 +192,7 @@ def _of_components(
     nlp: "Language",
     examples: "Sequence[Example]",
     chosen: int,
-    vary: Mapping[str, Sequence[Any]],
+    vary: Mapping[str, Sequence[float]],
 ) -> Dict[str, Any]:
     """The figures of the components of a pipeline that have some, by component and figure."""
     from spacy_nested_ner.evaluation.figures.view import ComponentView, nested_pipes

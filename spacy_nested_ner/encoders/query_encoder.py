@@ -56,7 +56,7 @@ class QueryEncoderSettings(Settings):
         True, "one more learned vector, shared by all queries", source="U^q of eq. 1"
     )
     query_interaction: bool = setting(
-        True, "queries attend to each other; `PIQN.v1` must have the same", source="table 3"
+        True, "queries attend to each other; the head must have the same", source="table 3"
     )
     mark_segment: bool = setting(
         False,

@@ -39,7 +39,8 @@ def data(tmp_path_factory):
 def test_each_system_has_the_pictures_of_its_paper(factory, data, tmp_path):
     make_pipeline(factory, threshold=0.0).to_disk(tmp_path / factory)
     out = tmp_path / "pictures"
-    run("analyze", tmp_path / factory, data, out, *VARIED, "--doc", 3)
+    printed = run("analyze", tmp_path / factory, data, out, *VARIED, "--doc", 3)
+    assert ("--vary steps: no component" in printed) == (factory != "diffusion_ner")
     names = sorted(path.name for path in out.iterdir())
     own = [f"{factory}-ner-{picture}.svg" for picture in PICTURES[factory]]
     assert names == sorted(["f1_by_length.svg", *own])
@@ -60,6 +61,7 @@ def test_several_pipelines_as_png(data, tmp_path):
     "options, problem",
     [
         (("--vary", "steps=1,x"), "--vary is 'steps=1,x'"),
+        (("--vary", "n_spans=4,null"), "--vary is 'n_spans=4,null'"),
         (("--vary", "steps"), "--vary is 'steps'"),
         (("--vary", "steps=1,0"), "--vary steps: steps must be a whole number from 1 to 1000"),
         (("--vary", "step=1"), "--vary step: figures vary only n_spans, steps"),

@@ -83,7 +83,7 @@ def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):
     assert "Scored on raw text: tokens and sentences are the pipeline's own." in printed
     assert "strict micro, gold tokens 100.00 100.00 100.00 1 1" in printed
     assert "F is 0.00 on raw text and 100.00 with gold tokens" in printed
-    assert "Nothing is predicted under spans key 'sc'" in printed
+    assert "The pipeline predicts no entity at all where there are" in printed
     report = json.loads((tmp_path / "scores.json").read_text("utf8"))
     assert report["pipelines"][0]["gold_tokens"]["f"] == 1.0 and len(report["warnings"]) == 2
     printed = run(*arguments, "--gold-tokens")

@@ -19,7 +19,8 @@ from spacy_nested_ner.evaluation.data.limits import (
     default_components,
     limits,
 )
-from spacy_nested_ner.systems import all_systems
+from spacy_nested_ner.systems import all_systems, get_system
+from spacy_nested_ner.systems.base import Limit
 
 WORDS = ["human", "IL-2", "gene", "in", "T", "cells", "."]
 
@@ -150,6 +151,18 @@ def test_seed_lengths():
     )
     (row,) = one_limit(list("abcde"), spans, text)
     assert row["reach"] == 3 and row["entities_over"] == 2
+
+
+def test_lengths_without_a_longest_reach(monkeypatch, train):
+    """Of a system that is shown single words and can correct them to any length."""
+    system = type(get_system("piqn"))
+    limit = Limit("words", {"size": 1}, "use another", lengths={1}.__contains__)
+    monkeypatch.setattr(system, "limits", lambda self, settings, options: [limit])
+    rows = one_limit(list("abc"), [(0, 1, "A"), (0, 2, "A"), (0, 3, "A")], config("piqn_ner"))
+    assert rows[0]["entities_of_other_length"] == 2 and rows[0]["entities_over"] == 0
+    split = inspect_split(train, "sc")
+    (warning,) = (w for w in inspection(split, None, rows)["warnings"] if "use another" in w)
+    assert "among the words (size = 1); use another." in warning
 
 
 def test_suggester_of_spancat():

@@ -56,7 +56,7 @@ def test_it_is_saved_and_loaded(nlp, tmp_path) -> None:
 
 def test_its_settings_are_checked_by_name(nlp) -> None:
     with pytest.raises(
-        ValueError, match=r"'toy_ner': threshold must be a number from 0.0 to 1.0, got 2"
+        ValueError, match=r"'toy_ner': threshold must be a number from 0 to 1, got 2"
     ):
         nlp("p53", component_cfg={"toy_ner": {"threshold": 2}})
     with pytest.raises(ValueError, match=r"Toy.v1: hidden_width must be .* at least 1, got 0"):
