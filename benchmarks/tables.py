@@ -2,6 +2,7 @@
 docs show them. Plain Python, so that both are made without torch."""
 
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
@@ -17,6 +18,13 @@ def markdown(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
     """A table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def runnable(command: str) -> str:
+    """What to type after `python` for a recorded command: older files name scripts that are
+    modules of a package now."""
+    command = re.sub(r"^benchmarks/(\w+)_ablation\.py", r"-m benchmarks.ablation \1", command)
+    return re.sub(r"^benchmarks/(\w+)\.py", r"-m benchmarks.\1", command)
 
 
 def trainings(folder: Path) -> List[Dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 import srsly
 import typer
 
-from benchmarks import harness
+from benchmarks import harness, tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,6 +57,18 @@ def test_the_command_can_be_typed_again(monkeypatch) -> None:
     program = str(ROOT / "benchmarks" / "ablation.py")
     monkeypatch.setattr(sys, "argv", [program, "piqn", "--only", "quantity 0.75"])
     assert harness.command() == "-m benchmarks.ablation piqn --only 'quantity 0.75'"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "typed"),
+    [
+        ("benchmarks/compare.py run a.py b", "-m benchmarks.compare run a.py b"),
+        ("benchmarks/locate_and_label_ablation.py a", "-m benchmarks.ablation locate_and_label a"),
+        ("-m benchmarks.growth run a", "-m benchmarks.growth run a"),
+    ],
+)
+def test_commands_of_older_files_can_be_typed_too(recorded, typed) -> None:
+    assert tables.runnable(recorded) == typed
 
 
 def test_results_go_on_with_the_same_settings_only(tmp_path) -> None:
