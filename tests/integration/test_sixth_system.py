@@ -66,7 +66,7 @@ def test_its_limits_are_known(nlp) -> None:
 
 
 def test_it_is_inspected_and_analysed(nlp, tmp_path) -> None:
-    from spacy.cli._util import app
+    from spacy.cli import app
     from typer.testing import CliRunner
 
     nlp.to_disk(tmp_path / "model")
