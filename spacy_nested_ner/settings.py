@@ -178,8 +178,10 @@ def parameters(kind: Type[Settings], required: bool = False) -> List[inspect.Par
 
 def described(text: str, *kinds: Type[Settings]) -> str:
     """A docstring: a text, then the meaning of each setting."""
-    told = [f"{name}: {describe(kind)[name].meaning}." for kind in kinds for name in names_of(kind)]
-    return "\n".join([text, "", *told])
+    lines = [
+        f"{name}: {describe(kind)[name].meaning}." for kind in kinds for name in names_of(kind)
+    ]
+    return "\n".join([text, "", *lines])
 
 
 def configured(

@@ -97,13 +97,13 @@ class CrossShim(ModuleShim):
 
 
 class QuestionCache:
-    """The questions as the last prediction read them, kept for the next one.
+    """Vectors of the questions, kept from one prediction to the next.
 
-    They are read again when anything that they depend on has changed: the questions' words, the
-    static vectors of these, the weights or settings of what reads them (see `state_of`). A model
-    that learns keeps none from its first step until it is loaded again: optimizers write over
-    weights in place, `spacy_nested_ner.AdamW.v1` even after `finish_update`. Whoever writes over
-    arrays by other means than Thinc's or torch's own has to call `forget`.
+    They are computed again when anything that they depend on has changed: the words of the
+    questions, their static vectors, the weights or settings of the encoder (see `state_of`). A
+    model keeps none from its first training step until it is loaded again, because optimizers
+    overwrite weights in place, `spacy_nested_ner.AdamW.v1` even after `finish_update`. Code that
+    overwrites arrays by other means than Thinc's or torch's own must call `forget`.
     """
 
     def __init__(self) -> None:
@@ -111,8 +111,9 @@ class QuestionCache:
         self._learns = False
 
     def read(self, state: Optional["State"], read: Callable[[], Tensor]) -> Tensor:
-        """What `read` returned last, in the same state; else what it returns now. None is the
-        state of a model that cannot be known to be the same."""
+        """The last result of `read` if the state is the same, else a new one.
+
+        state: None for a model whose changes cannot be detected, which keeps nothing."""
         last = self._last
         if state is not None and last is not None and last[0].key == state.key:
             return last[1]
@@ -136,7 +137,7 @@ class QuestionCache:
 class State(NamedTuple):
     """Whether two predictions of questions must be the same.
 
-    key: equal if so. holds: what addresses in the key stand for, so that nothing else gets these.
+    key: equal if so. holds: the objects whose addresses are in the key, so that none is reused.
     """
 
     key: Tuple[Any, ...]
@@ -147,15 +148,15 @@ class State(NamedTuple):
 WORD_FEATURES = [ORTH, NORM, LOWER, PREFIX, SUFFIX, SHAPE]
 
 
-def state_of(asked: List[Doc], models: List[Model]) -> Optional[State]:
-    """All that the vectors of some docs depend on: their words, and weights and plain settings of
-    the models. None where a model holds weights of an unknown kind.
+def state_of(docs: List[Doc], models: List[Model]) -> Optional[State]:
+    """Everything that the vectors of the docs depend on: their words, and weights and plain
+    settings of the models. None where a model holds weights of an unknown kind.
 
-    A weight is known by its place in memory, and in torch by its count of changes, too. Thinc
-    never writes over an array but in training.
+    A weight is identified by its address, in torch also by its count of changes. Thinc overwrites
+    arrays in training only.
     """
-    words = tuple(doc.to_array(WORD_FEATURES).tobytes() for doc in asked)
-    key: List[Any] = [words, _static_vectors(asked)]
+    words = tuple(doc.to_array(WORD_FEATURES).tobytes() for doc in docs)
+    key: List[Any] = [words, _static_vectors(docs)]
     holds: List[Any] = []
     for node in (node for model in models for node in model.walk()):
         attrs = (item for item in node.attrs.items() if isinstance(item[1], (int, float, str)))
@@ -186,7 +187,7 @@ def _cross_shim(model: PairEncoderModel) -> CrossShim:
 
 
 def _is_read_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
-    raise ValueError("The layers work on pairs: call the cross-encoder that they belong to.")
+    raise ValueError("The layers work on pairs: call the cross-encoder that owns them.")
 
 
 def question_words(question: str) -> List[str]:
@@ -195,9 +196,9 @@ def question_words(question: str) -> List[str]:
 
 
 def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:
-    """Read docs and questions; pairs of them when they are asked for."""
+    """Read docs and questions; `PairReading.read` joins pairs of them."""
     vocab = X.docs[0].vocab
-    asked = [Doc(vocab, words=question_words(question)) for question in X.questions]
+    question_docs = [Doc(vocab, words=question_words(question)) for question in X.questions]
     node, module = model.get_ref("cross"), _cross_shim(model).module
     rate = node.attrs["dropout_rate"] if is_train else 0.0
     for dropout in (m for m in module.modules() if isinstance(m, nn.Dropout)):
@@ -205,10 +206,10 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     module.train(is_train)
     # One pool of words that every pair picks its own from.
     if is_train:
-        pool, backprop = _learning_pool(model, X.docs, asked)
+        pool, backprop = _learning_pool(model, X.docs, question_docs)
     else:
-        pool, backprop = _pool(model, X.docs, asked), _no_backprop
-    places = PairPlaces.of(X, [len(doc) for doc in asked])
+        pool, backprop = _pool(model, X.docs, question_docs), _no_backprop
+    places = PairPlaces.of(X, [len(doc) for doc in question_docs])
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
         index, mask, words, word_mask = (
@@ -225,7 +226,7 @@ def _no_backprop() -> List[Any]:
 
 
 @torch.no_grad()
-def _pool(model: PairEncoderModel, docs: List[Doc], asked: List[Doc]) -> Tensor:
+def _pool(model: PairEncoderModel, docs: List[Doc], question_docs: List[Doc]) -> Tensor:
     """Embedded words of all questions, then of all docs, `(words, h)`."""
     tok2vec, shim = model.get_ref("tok2vec"), _cross_shim(model)
     own = model.maybe_get_ref("question_tok2vec")
@@ -234,9 +235,9 @@ def _pool(model: PairEncoderModel, docs: List[Doc], asked: List[Doc]) -> Tensor:
         reader, width = own, shim.settings["question_width"]
 
     def read_questions() -> Tensor:
-        return shim.module.embed_question(encode_words(reader, asked, width, False).words)
+        return shim.module.embed_question(encode_words(reader, question_docs, width, False).words)
 
-    state = state_of(asked, [reader, model.get_ref("cross")])
+    state = state_of(question_docs, [reader, model.get_ref("cross")])
     questions = shim.questions.read(state, read_questions)
     sentences = encode_words(tok2vec, docs, shim.settings["width"], False).words
     return torch.cat([questions, shim.module.embed_sentence(sentences)])
@@ -244,28 +245,30 @@ def _pool(model: PairEncoderModel, docs: List[Doc], asked: List[Doc]) -> Tensor:
 
 @torch.enable_grad()
 def _learning_pool(
-    model: PairEncoderModel, docs: List[Doc], asked: List[Doc]
+    model: PairEncoderModel, docs: List[Doc], question_docs: List[Doc]
 ) -> Tuple[Tensor, Backprop]:
     """As `_pool`, and the way back."""
     shim = _cross_shim(model)
     shim.questions.stop()
-    sentences, questions, backprop = _vectors(model, docs, asked)
+    sentences, questions, backprop = _vectors(model, docs, question_docs)
     embedded = shim.module.embed_question(questions), shim.module.embed_sentence(sentences)
     return torch.cat(embedded), backprop
 
 
 def _vectors(
-    model: PairEncoderModel, docs: List[Doc], asked: List[Doc]
+    model: PairEncoderModel, docs: List[Doc], question_docs: List[Doc]
 ) -> Tuple[Tensor, Tensor, Backprop]:
     """Flat vectors of all docs and all questions, `(words, width)` each, and the way back."""
     tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
     width = _cross_shim(model).settings["width"]
     if own is None:
-        both = encode_words(tok2vec, [*docs, *asked], width, True)
+        both = encode_words(tok2vec, [*docs, *question_docs], width, True)
         n_words = sum(len(doc) for doc in docs)
         return both.words[:n_words], both.words[n_words:], lambda: both.backprop(both.words.grad)
     sentences = encode_words(tok2vec, docs, width, True)
-    questions = encode_words(own, asked, _cross_shim(model).settings["question_width"], True)
+    questions = encode_words(
+        own, question_docs, _cross_shim(model).settings["question_width"], True
+    )
 
     def backprop_both() -> List[Any]:
         questions.backprop(questions.words.grad)
@@ -293,11 +296,13 @@ class PairPlaces:
     @classmethod
     def of(cls, X: PairInput, question_lengths: List[int]) -> "PairPlaces":
         """The places for an input whose questions have so many words."""
-        asked = np.array(question_lengths, dtype=np.int64)
+        questions = np.array(question_lengths, dtype=np.int64)
         docs = np.array([len(doc) for doc in X.docs], dtype=np.int64)
-        doc_begins = asked.sum() + np.cumsum(docs) - docs
+        doc_begins = questions.sum() + np.cumsum(docs) - docs
         doc, start, end = X.segments.T
-        return cls(np.cumsum(asked) - asked, asked, doc_begins[doc] + start, end - start)
+        return cls(
+            np.cumsum(questions) - questions, questions, doc_begins[doc] + start, end - start
+        )
 
     def rows(self, pairs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """A row for each pair, question before sentence.

@@ -21,7 +21,7 @@ def build_layer_mean_transformer(
     grad_scaler_config: Optional[Dict[str, Any]] = None,
 ) -> Model[List[Doc], Any]:
     """`spacy_nested_ner.LayerMeanTransformer.v1`: the model of a `transformer` component, as
-    `spacy-transformers.TransformerModel.v3`, which puts out the mean of its last layers.
+    `spacy-transformers.TransformerModel.v3`, whose output is the mean of its last layers.
 
     Every listener then gets that mean in place of the last layer, with exact gradients. This is
     done here and not in a listener because spacy-transformers takes back the gradient of one
@@ -34,8 +34,8 @@ def build_layer_mean_transformer(
     """
     if n_layers < 1:
         raise ValueError(f"{TRANSFORMER}: n_layers must be positive, got {n_layers}.")
-    asked = transformer_config or {}
-    if asked.get("output_hidden_states") is False:
+    given = transformer_config or {}
+    if given.get("output_hidden_states") is False:
         raise ValueError(
             f"{TRANSFORMER}: transformer_config.output_hidden_states is false, but the mean of "
             "the last layers needs them: take the setting out, it is true by itself."
@@ -44,7 +44,7 @@ def build_layer_mean_transformer(
         name,
         get_spans,
         dict(tokenizer_config or {}),
-        {**asked, "output_hidden_states": True},
+        {**given, "output_hidden_states": True},
         mixed_precision,
         dict(grad_scaler_config or {}),
     )

@@ -84,16 +84,16 @@ def pair_shim(model: PairEncoderModel) -> "PairShim":
 
 
 def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:
-    """Tokenise docs and questions; pairs of them are encoded when they are asked for."""
+    """Tokenise docs and questions; `PairReading.read` encodes pairs of them."""
     shim = pair_shim(model)
     encoder = shim.module
     learns = is_train and not model.attrs["frozen"]
     _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
-    segment, asked = X.pairs.T
+    segment, question = X.pairs.T
     sizes = np.array([len(s.ids) for s in sentences], dtype=np.int64)[segment]
-    rooms = np.array([shim.room(question) for question in questions], dtype=np.int64)[asked]
+    rooms = np.array([shim.room(ids) for ids in questions], dtype=np.int64)[question]
     joints: Dict[int, Windows] = {
         int(i): cut_long(sentences[segment[i]].counts, int(rooms[i]))
         for i in np.flatnonzero(sizes > rooms)
@@ -101,7 +101,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
         pairs = [
-            Pair(questions[asked[i]], sentences[segment[i]], joints.get(int(i))) for i in batch
+            Pair(questions[question[i]], sentences[segment[i]], joints.get(int(i))) for i in batch
         ]
         with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
             return _encode(shim, pairs)
@@ -113,7 +113,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
 
 
 def _set_checkpointing(encoder: Any, wanted: bool) -> None:
-    """Hugging Face's own, in training mode only. Set anew each time: the encoder may be a copy."""
+    """Hugging Face's own, in training mode only. Set each time: the encoder may be a copy."""
     if not wanted:
         encoder.gradient_checkpointing_disable()
         return
@@ -213,7 +213,7 @@ class PairShim(PretrainedShim):
         self._questions: Dict[str, np.ndarray] = {}
 
     def wrap(self, pretrained: Any) -> nn.Module:
-        """As in the base; questions are tokenised anew."""
+        """As in the base; questions are tokenised again."""
         self._questions = {}
         return super().wrap(pretrained)
 

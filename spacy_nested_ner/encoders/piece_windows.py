@@ -1,7 +1,7 @@
-"""Which pieces a pretrained encoder reads together, and word vectors from what it says of them.
+"""Which pieces a pretrained encoder reads together, and word vectors from their states.
 
 A segment that fits is read at once, with some of the text around it. A longer one is read in
-windows that overlap by half, whose answers are joined.
+windows that overlap by half, whose states are joined.
 """
 
 from typing import Dict, List, NamedTuple, Tuple
@@ -93,7 +93,8 @@ def cut_long(counts: np.ndarray, room: int) -> Tuple[List[Tuple[int, int]], Join
     All pieces of a word come from the window in which the word is most central, those of a word
     that no window holds each from its own.
     """
-    # Where a window may begin and end: between words, and between the pieces of an endless word.
+    # Where a window may begin and end: between words, and between the pieces of a word that no
+    # window holds.
     units = np.repeat(counts, np.where(counts > room, counts, 1))
     units[units > room] = 1
     cuts = np.unique(np.concatenate([[0], np.cumsum(units)]))
@@ -201,8 +202,8 @@ def join_words(vectors: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], h
 def join_queries(queries: Tensor, n_segments: int, joints: Dict[int, Joint]) -> Tensor:
     """Queries of all segments, `(S, M, h)`, from those of their windows, `(windows, M, h)`.
 
-    They are means over the windows of a segment, weighted by the pieces that each window answers
-    for: a window that mostly repeats its neighbour does not count twice.
+    They are means over the windows of a segment, weighted by the pieces that are taken from each
+    window: a window that mostly repeats its neighbour counts little.
     """
     one = np.ones(1, dtype=np.float64)
     shares = [joints[i].shares if i in joints else one for i in range(n_segments)]

@@ -29,11 +29,11 @@ class PairInput(NamedTuple):
 
 
 class PairReading(NamedTuple):
-    """Pairs that are encoded batch by batch, when they are asked for.
+    """Pairs, encoded batch by batch on demand.
 
     lengths: `(pairs,)` int, words or pieces of question and sentence. read: from indices of pairs
     to the vectors of the sentences' words, `(batch, words, width)`, and their bool mask. The
-    model's callback, which takes nothing, goes on with the gradients that derive from them.
+    model's callback takes no argument: it passes on the gradients of these vectors.
     """
 
     lengths: np.ndarray
@@ -41,8 +41,7 @@ class PairReading(NamedTuple):
 
 
 class Encoder(Model[InT, OutT]):
-    """A model whose class says what it reads; a copy of it, which Thinc makes of plain models, is
-    of the same class."""
+    """A model whose class says what it reads. Copies keep the class, which Thinc's own do not."""
 
     __slots__ = ()
 

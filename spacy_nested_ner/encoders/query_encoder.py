@@ -91,7 +91,7 @@ def build_query_encoder(
     A segment with more pieces than the encoder takes is read without context, in windows of whole
     words that overlap by half. The vector of a word comes from the window in which the word is
     most central; a word with more pieces than a window holds is pooled from all of them. The
-    queries are means over the windows, weighted by the pieces that each window answers for.
+    queries are means over the windows, weighted by the pieces that are taken from each.
     Nothing is cut off, but a training step needs memory for all windows of its batch.
 
     Input and output: see `QueryEncoderModel`. A token without pieces has a vector of zeros. The
@@ -165,20 +165,20 @@ def forward(
         pieces, segments, model.attrs["context"], room=shim.max_pieces - 2
     )
     with running(is_train, encoder, queries):
-        words, asked = _encode(model, windows)
+        words, query_states = _encode(model, windows)
         if joints:
             n_words = segments[:, 2] - segments[:, 1]
             how = model.attrs["word_pooling"]
             words = join_words(words, n_words, joints, how)
-            asked = join_queries(asked, len(segments), joints)
+            query_states = join_queries(query_states, len(segments), joints)
 
     def backprop(d_output: EncoderOutput) -> List[Any]:
         if len(windows):
             d_words, d_queries = (xp2torch(d, device=words.device) for d in d_output)
-            torch.autograd.backward([words, asked], [d_words, d_queries])
+            torch.autograd.backward([words, query_states], [d_words, d_queries])
         return []
 
-    return (torch2xp(words.detach()), torch2xp(asked.detach())), backprop  # type: ignore[return-value]
+    return (torch2xp(words.detach()), torch2xp(query_states.detach())), backprop  # type: ignore[return-value]
 
 
 def _encode(
@@ -191,21 +191,21 @@ def _encode(
     if not windows:
         empty = queries.content.new_zeros
         return empty((0, width)), empty((0, n_queries, width))
-    words, asked = [], []
+    words, query_states = [], []
     lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
     batches = cut_batches(lengths, model.attrs["batch_pieces"])
     for batch in batches:
         chosen = [windows[i] for i in batch]
         ids, mask, own = (t.to(device) for t in shim.pad_windows(chosen))
         types = own.long() * model.attrs["mark_segment"]
-        states, answers = shim.module(ids, types, mask, own, *queries(len(chosen)))
+        states, of_queries = shim.module(ids, types, mask, own, *queries(len(chosen)))
         words.append(pool_windows(states, chosen, model.attrs["word_pooling"]))
-        asked.append(answers)
+        query_states.append(of_queries)
     order = np.concatenate(batches)
     n_vectors = np.array([len(window.counts) for window in windows])
     index = torch.from_numpy(vector_order(order, n_vectors)).to(device)
     back = torch.from_numpy(np.argsort(order)).to(device)
-    return torch.cat(words)[index], torch.cat(asked)[back]
+    return torch.cat(words)[index], torch.cat(query_states)[back]
 
 
 # Weights and their serialisation

@@ -15,7 +15,7 @@ INITIAL_DEVIATION = 0.02
 class CrossEncoder(nn.Module):
     """What a pretrained encoder does with `[CLS] question [SEP] sentence [SEP]`, on word vectors.
 
-    Positions are left to the vectors, which come from an encoder that has seen the neighbours.
+    It adds no positions: the vectors come from an encoder that has seen the neighbours.
 
     width: of the sentence's vectors. question_width: of the question's, where another encoder made
     them, None where it is the same. hidden_width: h, of the layers. depth: number of layers.
@@ -65,7 +65,7 @@ class CrossEncoder(nn.Module):
         *lower, last = self.layers
         for layer in lower:
             states = layer(states, states, mask)
-        # Nobody reads the question any more: the last layer need not answer for it.
+        # Only the words of the sentence are returned: the last layer leaves the question out.
         index = places.unsqueeze(-1).expand(-1, -1, states.shape[-1])
         return last(states.gather(1, index), states, mask)
 
@@ -84,10 +84,9 @@ class TransformerLayer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(0.0)
 
-    def forward(self, asking: Tensor, states: Tensor, mask: Tensor) -> Tensor:
-        """`(rows, n, h)` states that ask all `(rows, length, h)` states of their row."""
+    def forward(self, query_states: Tensor, states: Tensor, mask: Tensor) -> Tensor:
+        """`(rows, n, h)` states that attend to all `(rows, length, h)` states of their row."""
         key, value = (split_heads(t, self.heads) for t in self.key_value(states).chunk(2, dim=-1))
-        attended = attend(split_heads(self.query(asking), self.heads), key, value, mask)
-        attended = self.output(attended)
-        asking = self.attention_norm(asking + self.dropout(attended))
-        return self.norm(asking + self.dropout(self.feedforward(asking)))
+        attended = attend(split_heads(self.query(query_states), self.heads), key, value, mask)
+        query_states = self.attention_norm(query_states + self.dropout(self.output(attended)))
+        return self.norm(query_states + self.dropout(self.feedforward(query_states)))

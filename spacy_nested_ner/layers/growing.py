@@ -9,8 +9,8 @@ from torch import nn
 def grow_outputs(layer: nn.Linear, n_outputs: int, bias: float | None = None) -> nn.Linear:
     """A linear layer with the outputs of `layer` first and `n_outputs` in all.
 
-    Until they are trained, new outputs say `bias`, whatever comes in; without one, a number well
-    below what the present ones say, so that what was found before still is.
+    Until they are trained, new outputs are `bias` for every input; without one, a number well below
+    the present outputs, so that predictions stay as they are.
     """
     grown = nn.Linear(layer.in_features, n_outputs).to(layer.weight.device)
     if bias is None:

@@ -12,7 +12,6 @@ from spacy_nested_ner.layers.recurrent import BiRNN, last_states
 # Printable ASCII has 95 characters, from the space on.
 FIRST_CHARACTER, N_PRINTABLE = 32, 95
 UNKNOWN, END = N_PRINTABLE, N_PRINTABLE + 1
-CHARACTER_POOLING = ("mean", "last")
 TAG_ROWS, TAG_HASHES = 512, 4
 
 
@@ -43,7 +42,7 @@ class CharacterEncoder(nn.Module):
 class HashedEmbedding(nn.Module):
     """Embedding of an open set of symbols: the sum of the rows that a symbol's hashes point to.
 
-    Two of a few hundred symbols have all hashes in common only by a very rare accident.
+    That two of a few hundred symbols share all hashes is very unlikely.
     """
 
     def __init__(self, rows: int, hashes: int, width: int) -> None:
@@ -63,7 +62,7 @@ class HybridWords(nn.Module):
     Locate and Label, section 2.1; proposer-regressor paper, section 3.1. tok2vec_width: of the
     contextual vectors, 0 for none. vectors_width: of the static ones, 0 for none; static_width:
     what a learned projection makes of it, None for no projection. pos_width, char_width: 0 for
-    none. dropout: on static vectors, tags and characters; None lets `set_dropout` say.
+    none. dropout: on static vectors, tags and characters; None for that of `set_dropout`.
     The other settings: see `spacy_nested_ner.encoders.hybrid_encoder`.
     """
 

@@ -23,7 +23,7 @@ def one_way_attention(
     dropout: float = 0.0,
     query_interaction: bool = True,
     query_mask: Optional[Tensor] = None,
-    asked_mask: Optional[Tensor] = None,
+    attended_mask: Optional[Tensor] = None,
 ) -> Tensor:
     """Scaled dot-product attention with the one-way mask of PIQN (section 3.2, eq. 2-3).
 
@@ -32,38 +32,38 @@ def one_way_attention(
 
     query, key, value: `(batch, heads, words + queries, head width)`, the words first.
     n_words: how many of the positions are words, padding included.
-    word_mask: `(batch, words)` bool, True for a real word. Padding is attended to by nobody.
+    word_mask: `(batch, words)` bool, True for a real word. Nothing attends to padding.
     dropout: of the attention weights; give 0 outside training.
     query_interaction: whether queries attend to each other (and themselves) beside the words.
-    query_mask: `(batch, queries)` bool, False for padding among the queries, attended to by nobody.
-    asked_mask: `(batch, words)` bool, the words that queries attend to; None for all real ones.
+    query_mask: `(batch, queries)` bool, False for padding among the queries; nothing attends to it.
+    attended_mask: `(batch, words)` bool, the words that queries attend to; None for all real ones.
 
-    Returns the shape of `value`. Whoever has nobody to attend to gets zeros; what stands at
-    padding is arbitrary but finite.
+    Returns the shape of `value`: zeros where there is nothing to attend to, arbitrary but finite
+    values at padding.
     """
     word_keys, word_values = key[:, :, :n_words], value[:, :, :n_words]
     words = _attention(query[:, :, :n_words], word_keys, word_values, word_mask, dropout)
-    asking = query[:, :, n_words:]
-    asked = word_mask if asked_mask is None else asked_mask
+    query_states = query[:, :, n_words:]
+    attended = word_mask if attended_mask is None else attended_mask
     if query_interaction:
-        mask = torch.cat([asked, _query_mask(query_mask, word_mask, asking)], dim=1)
-        queries = _attention(asking, key, value, mask, dropout)
+        mask = torch.cat([attended, _query_mask(query_mask, word_mask, query_states)], dim=1)
+        queries = _attention(query_states, key, value, mask, dropout)
     else:
-        queries = _attention(asking, word_keys, word_values, asked, dropout)
+        queries = _attention(query_states, word_keys, word_values, attended, dropout)
     return torch.cat([words, queries], dim=2)
 
 
-def _query_mask(query_mask: Optional[Tensor], word_mask: Tensor, asking: Tensor) -> Tensor:
+def _query_mask(query_mask: Optional[Tensor], word_mask: Tensor, query_states: Tensor) -> Tensor:
     if query_mask is not None:
         return query_mask
-    return word_mask.new_ones((word_mask.shape[0], asking.shape[2]))
+    return word_mask.new_ones((word_mask.shape[0], query_states.shape[2]))
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> Tensor:
     """mask: `(batch, keys)` bool. Zeros where a row of the batch has no key at all."""
     if not key.shape[2] or not query.shape[2]:
         return query.new_zeros((*query.shape[:3], value.shape[3]))
-    # A softmax over nothing is NaN in some kernels: open such a row, then drop what it says.
+    # A softmax over nothing is NaN in some kernels: open such a row, then set its result to 0.
     empty = ~mask.any(dim=1)
     keys = (mask | empty[:, None])[:, None, None, :]
     attended = F.scaled_dot_product_attention(query, key, value, keys, dropout_p=dropout)
@@ -99,9 +99,9 @@ class InstanceQueries(nn.Module):
     def forward(self, n_rows: int) -> Tuple[Tensor, Tensor]:
         """Contents and positions for a batch of `n_rows`, both `(n_rows, M, h)`."""
         content = self.content if self.shared is None else self.content + self.shared
-        shown = (self.content_norm(content), self.position_norm(self.position))
+        normed = (self.content_norm(content), self.position_norm(self.position))
         # Expanded before the dropout: each row of the batch drops elements of its own.
-        content, position = (self.dropout(t.expand(n_rows, *t.shape)) for t in shown)
+        content, position = (self.dropout(t.expand(n_rows, *t.shape)) for t in normed)
         return content, position
 
 
@@ -140,13 +140,13 @@ class OneWayEncoder(nn.Module):
         ids: Tensor,
         types: Tensor,
         mask: Tensor,
-        asked: Tensor,
+        attended: Tensor,
         content: Tensor,
         position: Tensor,
     ) -> Tuple[Tensor, Tensor]:
         """Encode a batch.
 
-        ids, types: `(batch, pieces)` long. mask, asked: `(batch, pieces)` bool, the real pieces,
+        ids, types: `(batch, pieces)` long. mask, attended: `(batch, pieces)` bool, the real pieces,
         and those that queries attend to. content, position: `(batch, M, h)`.
         Returns the last layer's states, `(batch, pieces, h)` and `(batch, M, h)`.
         """
@@ -157,7 +157,7 @@ class OneWayEncoder(nn.Module):
         )
         states = torch.cat([pieces, content], dim=1)
         for layer in self.layers:
-            states = self._layer(layer, states, position, n_pieces, mask, asked)
+            states = self._layer(layer, states, position, n_pieces, mask, attended)
         return states[:, :n_pieces], states[:, n_pieces:]
 
     def _layer(
@@ -167,7 +167,7 @@ class OneWayEncoder(nn.Module):
         position: Tensor,
         n_pieces: int,
         mask: Tensor,
-        asked: Tensor,
+        attended: Tensor,
     ) -> Tensor:
         """Query and key projections read (content + position) / 2, values and residual content."""
         pieces, content = states[:, :n_pieces], states[:, n_pieces:]
@@ -181,7 +181,7 @@ class OneWayEncoder(nn.Module):
             mask,
             dropout=self.attention_dropout if self.training else 0.0,
             query_interaction=self.query_interaction,
-            asked_mask=asked,
+            attended_mask=attended,
         )
         states = layer.attention.output(join_heads(attended), states)
         return layer.output(layer.intermediate(states), states)

@@ -1,4 +1,4 @@
-"""Pointers: how well does each word of a sentence answer each query."""
+"""Pointers: a score of each word of a sentence for each query."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AdditivePointer(nn.Module):
         return self.point(queries, self.word(words))
 
     def point(self, queries: Tensor, projected: Tensor) -> Tensor:
-        """As `forward`, on `self.word(words)`, for those who ask the same words several times."""
+        """As `forward`, on `self.word(words)`, for several calls with the same words."""
         fused = torch.relu(self.query(queries).unsqueeze(2) + projected.unsqueeze(1))
         return self.score(fused).squeeze(-1)
 
@@ -35,8 +35,8 @@ class AdditivePointer(nn.Module):
 class BilinearPointer(nn.Module):
     """Scaled product of a projected query and a projected word: one matrix product per side.
 
-    No paper of the five has it; it answers the same question as eq. 4 of PIQN without the
-    four-dimensional tensor. width: of the queries. words: of the words; None is the same.
+    Not from a paper: it takes the place of eq. 4 of PIQN without the four-dimensional tensor.
+    width: of the queries. words: of the words; None is the same.
     """
 
     def __init__(self, width: int, words: Optional[int] = None) -> None:
@@ -51,7 +51,7 @@ class BilinearPointer(nn.Module):
         return self.point(queries, self.word(words))
 
     def point(self, queries: Tensor, projected: Tensor) -> Tensor:
-        """As `forward`, on `self.word(words)`, for those who ask the same words several times."""
+        """As `forward`, on `self.word(words)`, for several calls with the same words."""
         return self.query(queries) @ projected.transpose(1, 2) * self.scale + self.bias
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def soft_inside(left: Tensor, right: Tensor) -> Tensor:
-    """How surely each word lies in the span that two boundary distributions describe.
+    """Probability that each word lies in the span that two boundary distributions describe.
 
     left, right: `(batch, queries, words)` probabilities of the first and the last word. Returns
     the same shape: P(first word at or before j) * P(last word at or after j), at most 1.
@@ -42,7 +42,7 @@ class RangeMax:
         step = 1
         while 2 * step <= words.shape[1]:
             runs = levels[-1]
-            # A run that would reach beyond the last word is never asked for: any value will do.
+            # No span needs a run that reaches beyond the last word: any value will do.
             further = torch.cat([runs[:, step:], runs[:, :step]], dim=1)
             levels.append(torch.maximum(runs, further))
             step *= 2

@@ -12,7 +12,7 @@ from spacy_nested_ner.model.types import HeadInput
 
 
 class Rows(NamedTuple):
-    """What a head reads of its input, encoded when a batch of it is asked for.
+    """What a head reads of its input, encoded batch by batch on demand.
 
     segment: `(rows,)` int, row of `HeadInput.segments`. label: `(rows,)` int, the label that a row
     was encoded for, None where a row stands for all of them. lengths: `(rows,)` int, what a row
@@ -43,8 +43,8 @@ def read_words(encoder: Tok2VecModel, X: HeadInput, width: int, is_train: bool) 
 
 def read_with_queries(encoder: QueryEncoderModel, X: HeadInput, is_train: bool) -> Reading:
     """Rows of an encoder that reads queries along with the words of each segment."""
-    (flat, asked), backprop = encoder((X.docs, X.segments), is_train)
-    words, queries = to_torch(flat, is_train), to_torch(asked, is_train)
+    (flat_words, flat_queries), backprop = encoder((X.docs, X.segments), is_train)
+    words, queries = to_torch(flat_words, is_train), to_torch(flat_queries, is_train)
     lengths = X.segments[:, 2] - X.segments[:, 1]
     rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
 
@@ -65,8 +65,8 @@ def _segment_rows(
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         padded, mask = pad(words, X.segments, offsets, batch)
-        asked = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
-        return padded, mask, asked
+        own = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
+        return padded, mask, own
 
     n_segments, lengths = len(X.segments), X.segments[:, 2] - X.segments[:, 1]
     return Rows(np.arange(n_segments), None, lengths, read)

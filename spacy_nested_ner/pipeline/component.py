@@ -87,8 +87,8 @@ class NestedNER(ConfiguredPipe):
     def add_label(self, label: str, **details: Any) -> int:
         """Add a label; a trained head grows and keeps what it learned.
 
-        details: What the system takes beside the name, such as the `question` of `mrc_ner`; also
-            for a label that was there already. It counts at once, without training.
+        details: What the system takes beside the name, such as a question that asks for it; also
+            for a label that was there already. They take effect at once, without training.
         RETURNS (int): 0 if the label was there already, else 1.
         RAISES (ValueError): For details that the system does not take.
         """
@@ -172,15 +172,15 @@ class NestedNER(ConfiguredPipe):
     def __call__(self, doc: Doc, *, batch_size: int = 1, **options: Any) -> Doc:
         """Apply the pipe to one doc. options: see `pipe`.
 
-        batch_size is ignored: `nlp.pipe` writes its own into the `component_cfg` that it is given,
-        and the same dictionary is welcome here.
+        batch_size is ignored. `nlp.pipe` adds one to `component_cfg`, so that a dictionary used
+        there before can be given to `nlp`, too.
         """
         self._check_call(options)
         list(self._one_by_one([doc], options))
         return doc
 
     def _check_call(self, options: Mapping[str, Any]) -> None:
-        """Wrong settings are no fault of a doc: the error handler is not asked about them."""
+        """Raise at once for wrong settings: they are no matter for a doc's error handler."""
         self._settings()
         self.options(**options)
 
@@ -415,7 +415,7 @@ def _single_thread() -> None:
     torch.set_num_threads(1)
 
 
-# A forked process inherits torch's thread pool without its threads and waits for them for ever
-# (nlp.pipe with n_process > 1); with one thread the pool is never asked.
+# A forked process (nlp.pipe with n_process > 1) inherits torch's thread pool without its threads
+# and would wait for them for ever. With one thread the pool is not used.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_single_thread)

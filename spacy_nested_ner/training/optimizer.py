@@ -1,7 +1,7 @@
 """AdamW with two learning rates and clipping by the global norm, as a Thinc optimizer.
 
-Thinc 8.3 hands its optimizer one parameter at a time, so that neither a norm over all parameters
-nor a group of them can be seen. Here a call only collects; `AdamW.flush` applies the whole step.
+Thinc 8.3 calls its optimizer with one parameter at a time, which allows no norm over all parameters
+and no groups. Here a call only collects; `AdamW.flush` applies the whole step.
 """
 
 from typing import Dict, List, Optional, Protocol, Set, Tuple, cast, runtime_checkable
@@ -34,7 +34,7 @@ class AdamW(Optimizer):
 
     Weights are updated in place by `flush`, which is called by `step_schedules` (so by
     `spacy train` after each step), by a call with a parameter that is already waiting (a new step
-    has begun), and by whoever wants the step to take effect now. A loop of one's own around
+    has begun), and by `NestedNER.finish_update`. A loop of your own around
     `nlp.update(..., sgd=optimizer)` should end each step with `step_schedules()` or `flush()`.
 
     A parameter whose rate is 0 is frozen as if it did not require a gradient: no update, no decay,

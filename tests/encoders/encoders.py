@@ -20,10 +20,8 @@ TEXTS = [
 def wordpiece_tokenizer():
     tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=False)
     tokenizer.train_from_iterator(TEXTS, vocab_size=90, min_frequency=1, show_progress=False)
-    add_special_pieces(tokenizer, "[CLS]", "[SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
-    return transformers.BertTokenizerFast(
-        tokenizer_object=tokenizer._tokenizer, model_max_length=512
-    )
+    plain = with_special_pieces(tokenizer, "[CLS]", "[SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+    return transformers.BertTokenizerFast(tokenizer_object=plain, model_max_length=512)
 
 
 def byte_level_tokenizer():
@@ -32,19 +30,19 @@ def byte_level_tokenizer():
     tokenizer.train_from_iterator(
         TEXTS, vocab_size=330, min_frequency=1, special_tokens=special, show_progress=False
     )
-    add_special_pieces(tokenizer, "<s>", "</s>", "<s> $A </s> </s> $B </s>")
-    return transformers.RobertaTokenizerFast(
-        tokenizer_object=tokenizer._tokenizer, model_max_length=512
-    )
+    plain = with_special_pieces(tokenizer, "<s>", "</s>", "<s> $A </s> </s> $B </s>")
+    return transformers.RobertaTokenizerFast(tokenizer_object=plain, model_max_length=512)
 
 
-def add_special_pieces(tokenizer, first: str, last: str, pair: str) -> None:
+def with_special_pieces(tokenizer, first: str, last: str, pair: str):
     """Let Hugging Face's own call, which the tests compare with, add them."""
-    tokenizer._tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+    plain = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    plain.post_processor = tokenizers.processors.TemplateProcessing(
         single=f"{first} $A {last}",
         pair=pair,
-        special_tokens=[(piece, tokenizer.token_to_id(piece)) for piece in (first, last)],
+        special_tokens=[(piece, plain.token_to_id(piece)) for piece in (first, last)],
     )
+    return plain
 
 
 TOKENIZERS = {"bert": wordpiece_tokenizer, "roberta": byte_level_tokenizer}

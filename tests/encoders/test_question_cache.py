@@ -327,7 +327,7 @@ def test_weights_of_an_unknown_kind_are_not_trusted() -> None:
             return b""
 
     asked = Asked(cnn())
-    asked.recorder.model._shims = [Foreign(object())]
+    asked.recorder.model.shims.append(Foreign(object()))
     for _ in range(2):
         asked.predict()
         assert asked.read_questions

@@ -7,7 +7,7 @@ import pytest
 import spacy
 import spacy.cli
 import torch
-from spacy.cli._util import app
+from spacy.cli import app
 from spacy.cli.init_config import fill_config
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin

@@ -35,7 +35,6 @@ def test_pretrained_weights_are_taken(factory, tmp_path) -> None:
     fresh.initialize(lambda: data)
     assert fresh.get_pipe("ner").model.get_ref("tok2vec").to_bytes() == weights.read_bytes()
     assert vectors(fresh).shape == (2, SMALL_CNN["width"])
-    assert np.isfinite(fresh.update(data)["ner"])
 
 
 def test_a_pipeline_that_was_saved_with_another_tok2vec_loads(tmp_path) -> None:

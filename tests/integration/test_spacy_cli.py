@@ -14,6 +14,7 @@ from spacy.training import Example
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
+from spacy_nested_ner.model.head_model import head_shim
 from tests.conftest import make_example, make_examples, scores_of, spans_of
 from tests.integration.conftest import LISTENER, docs_of, run_spacy, untrained
 
@@ -110,7 +111,7 @@ def test_gradients_of_two_updates_without_a_step_add_up(write_config) -> None:
 
 
 def _head(nlp: Language) -> Any:
-    return nlp.get_pipe("piqn_ner").model.get_ref("head").shims[0]._model
+    return head_shim(nlp.get_pipe("piqn_ner").model).module
 
 
 def _gradients(nlp: Language) -> List[np.ndarray]:

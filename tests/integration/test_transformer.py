@@ -89,7 +89,7 @@ def test_transformer_and_head_learn_together(trained, bert) -> None:
     before = _transformer_weights(nlp)
     optimizer = nlp.create_optimizer()
     for _ in range(2):  # nlp.update lets a transformer step before its listeners' gradients come
-        assert nlp.update(with_empty(nlp), sgd=optimizer)["piqn_ner"] > 0
+        nlp.update(with_empty(nlp), sgd=optimizer)
     after = _transformer_weights(nlp)
     assert any((before[name] != after[name]).any() for name in before)
 
@@ -136,8 +136,9 @@ def test_replaced_listeners_give_the_same_spans(trained, tmp_path) -> None:
     loaded = spacy.load(tmp_path / "own")
     assert loaded.pipe_names == ["piqn_ner"]
     assert_same(found(loaded, docs_of(loaded)), expected)
-    losses = loaded.update(with_empty(loaded), sgd=loaded.resume_training())
-    assert losses["piqn_ner"] > 0
+    before = loaded.get_pipe("piqn_ner").model.to_bytes()
+    loaded.update(with_empty(loaded), sgd=loaded.resume_training())
+    assert loaded.get_pipe("piqn_ner").model.to_bytes() != before
 
 
 def test_a_frozen_transformer_stays_as_it_is(bert) -> None:
@@ -162,8 +163,9 @@ def test_segments_are_cut_after_the_transformer(bert) -> None:
     reference = Doc(nlp.vocab, words=words)
     reference.spans["sc"] = [Span(reference, 0, 4, "ORG")]
     example = Example(Doc(nlp.vocab, words=words), reference)
-    assert len(words) > 2 * nlp.get_pipe("piqn_ner").cfg["window"]
-    losses = nlp.update([example, *with_empty(nlp)], sgd=nlp.create_optimizer())
-    assert losses["piqn_ner"] > 0
-    doc = nlp(Doc(nlp.vocab, words=words))
-    assert doc.spans["sc"].attrs["scores"].shape == (len(doc.spans["sc"]),)
+    pipe = nlp.get_pipe("piqn_ner")
+    assert len(words) > 2 * pipe.cfg["window"]
+    nlp.update([example, *with_empty(nlp)], sgd=nlp.create_optimizer())
+    pipe.cfg["threshold"] = 0.0
+    ends = [span.end for span in nlp(Doc(nlp.vocab, words=words)).spans["sc"]]
+    assert min(ends) <= pipe.cfg["window"] and max(ends) > 2 * pipe.cfg["window"]

@@ -43,14 +43,14 @@ def test_equals_masked_attention(batch, heads, n_words, n_queries, interaction, 
         word_mask,
         query_interaction=interaction,
         query_mask=query_mask,
-        asked_mask=asked,
+        attended_mask=asked,
     )
     expected = full_attention(query, key, value, n_words, word_mask, interaction, query_mask, asked)
     torch.testing.assert_close(found, expected)
     settings = {"query_interaction": interaction, "query_mask": query_mask}
     of_all = one_way_attention(query, key, value, n_words, word_mask, **settings)
     of_real = one_way_attention(
-        query, key, value, n_words, word_mask, asked_mask=word_mask, **settings
+        query, key, value, n_words, word_mask, attended_mask=word_mask, **settings
     )
     assert torch.equal(of_all, of_real)
 

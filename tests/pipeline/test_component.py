@@ -262,8 +262,8 @@ def test_growing_between_updates_with_one_optimizer(make) -> None:
     optimizer = nlp.create_optimizer()
     nlp.update(make_examples(nlp), sgd=optimizer)
     nlp.get_pipe("ner").add_label("NEW")
-    losses = nlp.update(make_examples(nlp), sgd=optimizer)
-    assert losses["ner"] > 0
+    losses = [nlp.update(make_examples(nlp), sgd=optimizer)["ner"] for _ in range(10)]
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize("optimizer", ["Adam.v1", "spacy_nested_ner.AdamW.v1"])
@@ -288,7 +288,8 @@ def test_no_gold_trains_without_nan(make) -> None:
     for _ in range(10):
         last = nlp.update(empty, sgd=optimizer)["ner"]
     assert 0 <= last < first
-    assert np.isfinite(nlp.get_pipe("ner").get_loss(make_examples(nlp), None)[0])
+    loss_of = nlp.get_pipe("ner").get_loss
+    assert loss_of(empty, None)[0] < loss_of(make_examples(nlp), None)[0]
 
 
 def test_docs_without_tokens_train(make) -> None:
@@ -341,11 +342,9 @@ def test_unknown_label_in_the_data_of_a_trained_pipe(trained) -> None:
     optimizer = nlp.resume_training()
     optimizer.learn_rate = 1e-4
     with pytest.warns(UserWarning, match=r"1 gold span.*unknown label.*add_label") as caught:
-        losses = [
-            nlp.update([*make_examples(nlp), new], sgd=optimizer, drop=0.0)["ner"] for _ in range(4)
-        ]
+        for _ in range(4):
+            nlp.update([*make_examples(nlp), new], sgd=optimizer, drop=0.0)
     assert len([w for w in caught if "unknown label" in str(w.message)]) == 1
-    assert np.isfinite(losses).all() and losses[0] > 0
     assert nlp.get_pipe("ner").labels == trained.get_pipe("ner").labels
     assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
 

@@ -239,8 +239,7 @@ def test_a_listener_needs_something_else_to_read_the_questions() -> None:
     nlp = listening(question_tok2vec=SMALL_CNN)
     data = make_examples(nlp)
     nlp.initialize(lambda: data)
-    losses = nlp.update(make_examples(nlp), sgd=nlp.create_optimizer())
-    assert losses["ner"] > 0
+    nlp.update(make_examples(nlp), sgd=nlp.create_optimizer())
     loaded = copy_of(nlp)
     loaded.get_pipe("ner").cfg["threshold"] = nlp.get_pipe("ner").cfg["threshold"] = 0.1
     for text, _ in SENTENCES:

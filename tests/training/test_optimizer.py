@@ -1,5 +1,6 @@
 """AdamW against torch's own, and inside spaCy's update and training loops."""
 
+import gc
 from typing import Callable, Dict, List, Tuple
 
 import numpy
@@ -14,6 +15,7 @@ from thinc.api import Config, LayerNorm, Linear, Maxout, Model, Optimizer, PyTor
 from torch import Tensor, nn
 
 from spacy_nested_ner.training.optimizer import AdamW
+from tests.conftest import make_examples, make_pipeline
 
 STEPS = 6
 Named = Dict[str, Tensor]
@@ -319,11 +321,13 @@ def test_weights_that_moved_are_found_again(toy: Toy) -> None:
 def test_resized_weights_start_with_new_moments() -> None:
     optimizer = AdamW(0.01, weight_decay=0.0)
     for size in (2, 3):
-        weights = numpy.ones((size, 2), dtype="float32")
+        weights = numpy.ones((size, 7919), dtype="float32")
         optimizer((1, "W"), weights, numpy.ones_like(weights))
         optimizer.flush()
         numpy.testing.assert_allclose(weights, 0.99, rtol=1e-5)
-    assert len(optimizer._torch.state) == 1
+    gc.collect()
+    tensors = [each for each in gc.get_objects() if isinstance(each, torch.Tensor)]
+    assert not any(tensor.shape == (2, 7919) for tensor in tensors)  # the old moments are gone
 
 
 def test_scalar_and_empty_parameters() -> None:
@@ -482,3 +486,28 @@ def test_spacy_train(tmp_path) -> None:
     assert trained.meta["performance"]["tag_acc"] == 1.0
     reloaded = spacy.load(path)
     assert [token.tag_ for token in reloaded("Eat blue ham")] == ["V", "J", "N"]
+
+
+class Told(Optimizer):
+    """An optimizer of one's own that takes groups."""
+
+    def __init__(self) -> None:
+        super().__init__(0.001)
+        self.told: List[str] = []
+
+    def set_group(self, name: str, model: Model) -> None:
+        self.told.append(f"{model.name} is in group {name}")
+
+    def __call__(self, *args, **kwargs):
+        if self.told[-1] != "parameter":
+            self.told.append("parameter")
+        return super().__call__(*args, **kwargs)
+
+    def flush(self) -> None:
+        self.told.append("end of step")
+
+
+def test_any_optimizer_is_told_the_group_of_the_head_and_the_end_of_a_step() -> None:
+    nlp, optimizer = make_pipeline("piqn_ner"), Told()
+    nlp.update(make_examples(nlp), sgd=optimizer)
+    assert optimizer.told == ["piqn_head is in group head", "parameter", "end of step"]
