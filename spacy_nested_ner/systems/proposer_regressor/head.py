@@ -108,14 +108,14 @@ class ProposerRegressor(Head):
         words, stages = self.refine(words, mask)
         real = stages[-1].mask
         logits, spans = self.answer(words, mask, stages[-1])
-        labels_p = logits.log_softmax(-1)
-        spans_p = spans.at(gold.spans) - spans.log_partition().unsqueeze(-1)
-        target = self.assign(labels_p, spans_p, gold, real)
+        label_log_p = logits.log_softmax(-1)
+        span_log_p = spans.at(gold.spans) - spans.log_partition().unsqueeze(-1)
+        target = self.assign(label_log_p, span_log_p, gold, real)
         found = target >= 0
         label = pick_gold(gold.labels + 1, target).masked_fill(~found, 0)
-        label_terms = -labels_p.gather(-1, label.unsqueeze(-1)).squeeze(-1)
+        label_terms = -label_log_p.gather(-1, label.unsqueeze(-1)).squeeze(-1)
         rows, chosen = torch.nonzero(found, as_tuple=True)
-        span_loss = -spans_p[rows, chosen, target[rows, chosen]].sum()
+        span_loss = -span_log_p[rows, chosen, target[rows, chosen]].sum()
         count = real.sum()
         return {
             "label": Loss((label_terms * real).sum(), count),
@@ -123,16 +123,17 @@ class ProposerRegressor(Head):
         }
 
     @torch.no_grad()
-    def assign(self, labels_p: Tensor, spans_p: Tensor, gold: Gold, real: Tensor) -> Tensor:
+    def assign(self, label_log_p: Tensor, span_log_p: Tensor, gold: Gold, real: Tensor) -> Tensor:
         """Gold entity of each proposal (eq. 23-24, algorithm 1).
 
-        labels_p: `(B, P, C + 1)` and spans_p: `(B, P, gold)` log-probabilities. real: `(B, P)`.
+        label_log_p: `(B, P, C + 1)` and span_log_p: `(B, P, gold)`, log-probabilities.
+        real: `(B, P)` bool.
         Returns `(B, P)` long, -1 for None and for padding.
         """
         self.warn_of_lost_entities(gold, real, "proposals", "Raise min_proposals")
         index = (gold.labels + 1).unsqueeze(1).expand(-1, real.shape[1], -1)
-        cost = -(labels_p.gather(2, index) + spans_p)
-        return assign_rows(assign_cheapest, cost, real, gold.mask, -labels_p[..., 0])
+        cost = -(label_log_p.gather(2, index) + span_log_p)
+        return assign_rows(assign_cheapest, cost, real, gold.mask, -label_log_p[..., 0])
 
     def predict(self, batch: Batch, options: ProposerRegressorOptions) -> Predictions:
         """The span of each proposal whose score reaches `threshold` (algorithm 2 with 0.5)."""
