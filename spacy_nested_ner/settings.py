@@ -22,7 +22,8 @@ class Setting:
     """What is known of a setting beside its default and its type.
 
     meaning: for the docs. source: paper, table or figure that varies it, or what it gains.
-    least, most: of a number, inclusive. above: a number must be larger. choices: of a text.
+    least, most: of a number, inclusive. above: a number must be larger. choices: of a text, or of
+    each text of a list.
     derived: set by the encoder, not by the user; it stands in no config.
     """
 
@@ -58,7 +59,8 @@ class Setting:
         """The range in words: "a number from 0 to 1", 'one of "additive", "bilinear"'."""
         kind, optional = _kind(hint)
         if self.choices:
-            text = "one of " + ", ".join(f'"{choice}"' for choice in self.choices)
+            whole = "a list with any of" if kind == List[str] else "one of"
+            text = f"{whole} " + ", ".join(f'"{choice}"' for choice in self.choices)
         else:
             text = _NAMES.get(kind, "a mapping of texts") + self._bounds()
         return f"null or {text}" if optional else text
@@ -77,6 +79,7 @@ _NAMES = {
     float: "a number",
     str: "text that is not empty",
     List[int]: "a list of whole numbers",
+    List[str]: "a list of texts",
 }
 
 
@@ -90,8 +93,8 @@ def setting(default: Any, meaning: str, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of all groups of settings. The type hints are bool, int, float, str, `List[int]` or
-    `Dict[str, str]`, each of them alone or `Optional`.
+    """Base of all groups of settings. The type hints are bool, int, float, str, `List[int]`,
+    `List[str]` or `Dict[str, str]`, each of them alone or `Optional`.
 
     RAISES (ValueError): For the first value of a wrong type or out of range, by name.
     """

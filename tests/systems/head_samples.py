@@ -43,7 +43,7 @@ PIQN_PAPER = {
     "quantity": 0.75,
 }
 PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
-PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0, "none_weight": 1.0}
+PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0}
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
@@ -131,24 +131,21 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     # The rows of table 6 in the paper, two at a time.
     "proposer, no backward block, no gate": (
         ProposerRegressor,
-        {**PROPOSER_SMALL, "backward_block": False, "gated_update": False},
+        {**PROPOSER_SMALL, "without": ["backward_block", "gated_update"]},
     ),
     "proposer, no modulation, no category": (
         ProposerRegressor,
-        {**PROPOSER_SMALL, "spatial_modulation": False, "category_embedding": False},
+        {**PROPOSER_SMALL, "without": ["spatial_modulation", "category_embedding"]},
     ),
     "proposer, no iteration": (
         ProposerRegressor,
-        {**PROPOSER_SMALL, "location_iteration": False, "logits_iteration": False},
+        {**PROPOSER_SMALL, "without": ["location_iteration", "logits_iteration"]},
     ),
     "proposer, neither location nor modulation": (
         ProposerRegressor,
-        {**PROPOSER_SMALL, "location_iteration": False, "spatial_modulation": False},
+        {**PROPOSER_SMALL, "without": ["location_iteration", "spatial_modulation"]},
     ),
-    "proposer, narrow pyramid": (
-        ProposerRegressor,
-        {**PROPOSER_SMALL, "pyramid_width": 8, "kernel_sizes": [2, 3]},
-    ),
+    "proposer, longer kernels": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": [2, 3]}),
     "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
     "mrc": (MRCPerLabel, {"match_width": 16}),
     "mrc, early": (MRCPerLabel, {"match_width": 16, "boundary_loss": "dice"}),

@@ -8,22 +8,23 @@ from head_samples import GOLD, PROPOSER_PAPER, PROPOSER_SMALL, options_of, rando
 from torch import Tensor
 
 from spacy_nested_ner.systems.head import Gold, mean_losses
-from spacy_nested_ner.systems.proposer_regressor import head as proposer_regressor
-from spacy_nested_ner.systems.proposer_regressor.head import (
+from spacy_nested_ner.systems.proposer_regressor import span_distribution
+from spacy_nested_ner.systems.proposer_regressor.head import ProposerRegressor
+from spacy_nested_ner.systems.proposer_regressor.proposer import (
     BackwardBlock,
     FeaturePyramid,
-    JointPointer,
     Level,
     Proposals,
-    ProposerRegressor,
-    RegressorLayer,
-    SpanScores,
-    _cells,
     fuse_locations,
-    spatial_weight,
     visions,
 )
+from spacy_nested_ner.systems.proposer_regressor.regressor import RegressorLayer, spatial_weight
 from spacy_nested_ner.systems.proposer_regressor.settings import ProposerRegressorSettings
+from spacy_nested_ner.systems.proposer_regressor.span_distribution import (
+    JointPointer,
+    SpanDistribution,
+    span_cells,
+)
 
 
 def make_head(n_labels: int = 3, **settings: Any) -> ProposerRegressor:
@@ -33,9 +34,9 @@ def make_head(n_labels: int = 3, **settings: Any) -> ProposerRegressor:
     ).eval()
 
 
-def make_layer(**settings: Any) -> RegressorLayer:
+def make_layer(*without: str) -> RegressorLayer:
     torch.manual_seed(0)
-    return RegressorLayer(8, 2, 2, **settings).eval()
+    return RegressorLayer(8, 2, 2, without).eval()
 
 
 def make_proposals(n: int = 4, width: int = 8) -> Proposals:
@@ -127,7 +128,7 @@ def test_attention_is_equations_13_to_16() -> None:
         torch.testing.assert_close(location[0, i], (weights * torch.stack(centres)).sum(0))
 
 
-def test_gate_keeps_the_state_where_it_is_told_to() -> None:
+def test_gate_can_keep_the_state() -> None:
     """With z = 1 in eq. 18 the gate gives back h, the category-embedded query of eq. 11."""
     layer, given = make_layer(), make_proposals()
     with torch.no_grad():
@@ -142,30 +143,30 @@ def test_logits_and_locations_are_iterated_only_if_asked() -> None:
     found = layer(given)
     torch.testing.assert_close(found.labels, given.labels + layer.labels(found.query))
     assert not torch.allclose(found.location, given.location)
-    layer = make_layer(location_iteration=False, logits_iteration=False)
+    layer = make_layer("location_iteration", "logits_iteration")
     found = layer(given)
     assert torch.equal(found.location, given.location)
     assert torch.equal(found.labels, given.labels)
 
 
-@pytest.mark.parametrize("modulated", [True, False])
-def test_locations_steer_attention_only_with_modulation(modulated) -> None:
-    layer, given = make_layer(spatial_modulation=modulated), make_proposals()
+@pytest.mark.parametrize("without", [[], ["spatial_modulation"]])
+def test_locations_steer_attention_only_with_modulation(without) -> None:
+    layer, given = make_layer(*without), make_proposals()
     before, _ = layer.attend(given.query, given.location, given.mask)
     after, _ = layer.attend(given.query, given.location * 2, given.mask)
-    assert torch.allclose(before, after) != modulated
+    assert torch.allclose(before, after) == bool(without)
 
 
-@pytest.mark.parametrize("embedded", [True, False])
-def test_labels_steer_the_query_only_with_category_embedding(embedded) -> None:
-    layer, given = make_layer(category_embedding=embedded), make_proposals()
+@pytest.mark.parametrize("without", [[], ["category_embedding"]])
+def test_labels_steer_the_query_only_with_category_embedding(without) -> None:
+    layer, given = make_layer(*without), make_proposals()
     before = layer(given).query
     given.labels = given.labels.flip(-1)
-    assert torch.allclose(before, layer(given).query) != embedded
+    assert torch.allclose(before, layer(given).query) == bool(without)
 
 
 def test_without_gate_the_attention_is_the_query() -> None:
-    layer, given = make_layer(gated_update=False, category_embedding=False), make_proposals()
+    layer, given = make_layer("gated_update", "category_embedding"), make_proposals()
     attended, _ = layer.attend(given.query, given.location, given.mask)
     joined = layer.output(attended.transpose(1, 2).flatten(2))
     expected = layer.attention_norm(given.query + joined)
@@ -176,8 +177,8 @@ def pointer_by_loops(
     pointer: JointPointer, given: Proposals, words: Tensor, n: int
 ) -> List[List[Tuple[int, int, Tensor]]]:
     """Eq. 22 span by span: (first word, last word, score) for each proposal."""
-    asked_s, asked_e = pointer.query(given.query[0]).chunk(2, dim=-1)
-    told_s, told_e = pointer.word(words[0]).chunk(2, dim=-1)
+    query_s, query_e = pointer.query(given.query[0]).chunk(2, dim=-1)
+    word_s, word_e = pointer.word(words[0]).chunk(2, dim=-1)
     table = []
     for i in range(given.query.shape[1]):
         values = pointer.locator.mlp(given.query[0, i])
@@ -186,7 +187,7 @@ def pointer_by_loops(
         for s in range(n):
             for e in range(s, n):
                 x = torch.tensor([s, e]) - centre
-                product = asked_s[i] @ told_s[s] + asked_e[i] @ told_e[e]
+                product = query_s[i] @ word_s[s] + query_e[i] @ word_e[e]
                 row.append((s, e, product / 8**0.5 - x @ theta @ theta.T @ x))
         table.append(row)
     return table
@@ -214,12 +215,12 @@ def test_partition_and_its_gradients_are_those_of_all_cells(monkeypatch, chunk_c
     columns = [torch.randn(2, 3, 5) for _ in range(4)]
     columns[1][0, :, 4] = -torch.inf  # padding
     columns = [column.requires_grad_() for column in columns]
-    cells = _cells(*(column.flatten(0, 1) for column in columns))
+    cells = span_cells(*(column.flatten(0, 1) for column in columns))
     expected = cells.logsumexp(dim=1).view(2, 3)
     expected_gradients = torch.autograd.grad(expected.square().sum(), columns)
-    scores = SpanScores(*columns)
+    scores = SpanDistribution(*columns)
     best = scores.best()
-    monkeypatch.setattr(proposer_regressor, "CHUNK_CELLS", chunk_cells)
+    monkeypatch.setattr(span_distribution, "CHUNK_CELLS", chunk_cells)
     found = scores.log_partition()
     torch.testing.assert_close(found, expected)
     gradients = torch.autograd.grad(found.square().sum(), columns)
@@ -230,7 +231,7 @@ def test_partition_and_its_gradients_are_those_of_all_cells(monkeypatch, chunk_c
 
 
 def test_loss_is_equation_24_on_the_assigned_targets() -> None:
-    head = make_head(none_weight=0.5, min_proposals=0)
+    head = make_head(min_proposals=0)
     words, mask = random_batch((4,))
     gold = Gold.from_lists([[(0, 3, 1), (1, 2, 0)]])
     encoded, stages = head.refine(words, mask)
@@ -240,10 +241,9 @@ def test_loss_is_equation_24_on_the_assigned_targets() -> None:
     target = torch.tensor([[1, -1, 0, 0]])
     head.assign = lambda *given: target  # type: ignore[method-assign]
     losses = mean_losses([head(words, mask, gold=gold)])
-    count = 3 + 0.5
-    by_hand = -(labels_p[0, 1] + labels_p[2, 2] + labels_p[3, 2] + 0.5 * labels_p[1, 0]) / count
+    by_hand = -(labels_p[0, 1] + labels_p[2, 2] + labels_p[3, 2] + labels_p[1, 0]) / 4
     torch.testing.assert_close(losses["label"], by_hand)
-    by_hand = -(spans_p[0, 1] + spans_p[2, 0] + spans_p[3, 0]) / count
+    by_hand = -(spans_p[0, 1] + spans_p[2, 0] + spans_p[3, 0]) / 4
     torch.testing.assert_close(losses["span"], by_hand)
 
 
@@ -336,11 +336,12 @@ def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> N
         ({"hidden_width": 18, "attention_heads": 4}, "multiple of the attention_heads"),
         ({"attention_heads": 0}, "attention_heads"),
         ({"hidden_width": 0}, "hidden_width"),
-        ({"pyramid_width": 7}, "pyramid"),
+        ({"hidden_width": 17, "attention_heads": 1}, "hidden_width .17. must be even"),
         ({"kernel_sizes": [2, 1]}, "kernel_sizes"),
         ({"regressor_layers": -1}, "regressor_layers"),
         ({"min_proposals": -1}, "min_proposals"),
-        ({"none_weight": 0.0}, "none_weight"),
+        ({"without": ["gate"]}, 'without must be a list with any of "backward_block".*got .*gate'),
+        ({"without": "gated_update"}, "without must be a list with any of"),
         (
             {"dropout": 1.5},
             "dropout must be null or a number from 0 to 0.99, got 1.5",

@@ -1,4 +1,4 @@
-"""Settings of `proposer_regressor_ner`. Tables and equations are those of Wen et al. 2023."""
+"""Settings of `proposer_regressor_ner`. Tables and figures are those of Wen et al. 2023."""
 
 from dataclasses import dataclass
 from typing import List, Optional
@@ -6,13 +6,27 @@ from typing import List, Optional
 from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
 
+# The rows of table 6: what can be left out.
+PARTS = (
+    "backward_block",
+    "spatial_modulation",
+    "gated_update",
+    "category_embedding",
+    "location_iteration",
+    "logits_iteration",
+)
+
 
 @dataclass(frozen=True)
 class ProposerRegressorSettings(ModelSettings):
     """Of the model."""
 
-    hidden_width: int = setting(128, "width of queries, regressor and pointer", least=1)
-    pyramid_width: Optional[int] = setting(None, "of the pyramid; null is hidden_width", least=2)
+    hidden_width: int = setting(
+        128,
+        "width of all layers",
+        least=1,
+        source="proposer_regressor_transformer.cfg; the paper has 768",
+    )
     kernel_sizes: List[int] = setting(
         [2, 2],
         "of the pyramid's convolutions, bottom up; an empty list leaves words",
@@ -26,36 +40,34 @@ class ProposerRegressorSettings(ModelSettings):
         "a shorter sentence gets more rounds of proposals, so that one word can carry several "
         "labels; 0: one proposal per word (the paper)",
         least=0,
+        source="proposer_regressor_paper.cfg",
     )
-    backward_block: bool = setting(True, "false: forward features only", source="table 6")
-    spatial_modulation: bool = setting(True, "false: plain attention", source="table 6")
-    gated_update: bool = setting(
-        True, "false: the attention's output is the query", source="table 6"
-    )
-    category_embedding: bool = setting(True, "of the labels in the query", source="table 6")
-    location_iteration: bool = setting(True, "layers refine the location", source="table 6")
-    logits_iteration: bool = setting(True, "layers refine the label", source="table 6")
-    none_weight: float = setting(
-        1.0, "weight of proposals without entity in the loss; the paper has 1", above=0
+    without: List[str] = setting(
+        [],
+        "parts to leave out: the backward block of the pyramid; in the attention the spatial "
+        "modulation; the gated update of the query; the label in the query; the refinement of the "
+        "location, or of the label, from layer to layer",
+        choices=PARTS,
+        source="table 6",
     )
     batch_words: int = setting(
         384,
-        "padded words that the head reads at once, for memory and speed; it changes no span. Less "
-        "padding is worth more than fewer steps of the recurrent layers on a CPU; a GPU wants more",
+        "padded words that the head reads at once, for memory and speed; it changes no span. On a "
+        "CPU less padding saves more than fewer steps of the recurrent layers; a GPU wants more",
         least=1,
+        source="proposer_regressor_paper.cfg",
     )
 
     def conflict(self) -> Optional[str]:
-        pyramid_width = self.pyramid_width or self.hidden_width
         if self.hidden_width % self.attention_heads:
             return (
                 f"hidden_width ({self.hidden_width}) must be a multiple of the "
                 f"attention_heads ({self.attention_heads})"
             )
-        if pyramid_width % 2:
+        if self.hidden_width % 2:
             return (
-                f"the width of the pyramid ({pyramid_width}) must be even: each direction of its "
-                "recurrent layers has half of it"
+                f"hidden_width ({self.hidden_width}) must be even: each direction of the recurrent "
+                "layers has half of it"
             )
         return None
 
