@@ -125,8 +125,8 @@ class System:
         """What an encoder of pairs is asked for each label, in the order of the labels."""
         raise NotImplementedError(f"{self.name} asks no questions.")
 
-    def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
-        """Which `(pairs, 2)` pairs of segment and label a training step reads, `(pairs,)` bool.
+    def training_pairs(self, model: Any, pairs: Any, gold: Any) -> Any:
+        """Index of those `(pairs, 2)` pairs of segment and label that a training step reads.
 
         gold: the entities of each segment.
         """

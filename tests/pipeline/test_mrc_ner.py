@@ -273,8 +273,8 @@ def test_early_version_memorises_what_it_can() -> None:
     "wrong",
     [
         {"unanswered_share": 1.5},
-        {"depth": 0},
-        {"hidden_width": 50, "attention_heads": 4},
+        {"hidden_width": 0},
+        {"hidden_width": 50},
         {"question_source": "nowhere"},
     ],
 )

@@ -9,13 +9,17 @@ from thinc.types import Floats2d
 
 from spacy_nested_ner.systems.base import ModelSettings, Options, System
 from spacy_nested_ner.systems.mrc.questions import (
-    asked_pairs,
+    answered_and_share,
     collect_questions,
     questions_of,
     report_templates,
     set_question,
 )
-from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
+from spacy_nested_ner.systems.mrc.settings import ATTENTION_HEADS, MRCOptions, MRCSettings
+
+# Of the transformer over a tok2vec: its layers, and their inner width, times hidden_width.
+DEPTH = 2
+FEEDFORWARD = 2
 
 
 class MRCSystem(System):
@@ -43,9 +47,8 @@ class MRCSystem(System):
                 )
         from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
 
-        s = settings
         encoder = build_cross_encoder(
-            tok2vec, own, s.hidden_width, s.depth, s.attention_heads, s.feedforward
+            tok2vec, own, settings.hidden_width, DEPTH, ATTENTION_HEADS, FEEDFORWARD
         )
         return encoder, settings
 
@@ -65,9 +68,9 @@ class MRCSystem(System):
     def questions(self, model: Any) -> List[str]:
         return questions_of(model)
 
-    def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
+    def training_pairs(self, model: Any, pairs: Any, gold: Any) -> Any:
         share = model.attrs["unanswered_share"]
-        return slice(None) if share == 1 else asked_pairs(pairs, gold, share)
+        return slice(None) if share == 1 else answered_and_share(pairs, gold, share)
 
     def describe_label(self, model: Any, label: str, **details: Any) -> None:
         question = details.pop("question", None)
@@ -79,12 +82,6 @@ class MRCSystem(System):
         report_templates(model, labels)
 
 
+SUBMODELS = (("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),)
 TITLE = "A Unified MRC Framework for Named Entity Recognition"
-SYSTEM = MRCSystem(
-    "mrc",
-    "MRC",
-    TITLE,
-    MRCSettings,
-    MRCOptions,
-    submodels=(("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),),
-)
+SYSTEM = MRCSystem("mrc", "MRC", TITLE, MRCSettings, MRCOptions, SUBMODELS)
