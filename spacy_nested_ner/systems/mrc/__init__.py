@@ -38,13 +38,12 @@ class MRCSystem(System):
                     "a PairEncoder reads the questions itself, question_tok2vec must be null"
                 )
             return tok2vec, replace(settings, two_sided=tok2vec.two_sided)
-        for name, reader in (("tok2vec", own or tok2vec), ("question_tok2vec", own)):
-            if reader is not None and listens(reader):
-                raise ValueError(
-                    f"the {name} is a listener, which reads the docs of the pipeline and no "
-                    "questions. Give question_tok2vec an encoder of its own, e.g. a "
-                    "spacy.HashEmbedCNN.v2"
-                )
+        if listens(own or tok2vec):
+            name = "tok2vec" if own is None else "question_tok2vec"
+            raise ValueError(
+                f"the {name} is a listener, which reads the docs of the pipeline and no questions. "
+                "Give question_tok2vec an encoder of its own, e.g. a spacy.HashEmbedCNN.v2"
+            )
         from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
 
         encoder = build_cross_encoder(
