@@ -35,7 +35,7 @@ class MRCSettings(ModelSettings):
         "share of the questions without an answer that a training step reads, drawn anew each time",
         least=0,
         most=1,
-        source="measured, see the docs",
+        source="ablation in benchmarks",
     )
     hidden_width: int = setting(
         128,
@@ -53,19 +53,19 @@ class MRCSettings(ModelSettings):
         '"match" scores each start with each end (section 3.3.2); "nearest": a start goes with the '
         "nearest end (the early version)",
         choices=("match", "nearest"),
-        source="the early version; benchmarks/mrc_ablation.py",
+        source="the early version; ablation in benchmarks",
     )
     candidates: str = setting(
         "gold_and_predicted",
         "pairs of start and end that the match score learns from",
         choices=("gold_and_predicted", "gold", "all"),
-        source='authors\' code, the paper: "all"; benchmarks/mrc_ablation.py',
+        source='authors\' code, the paper: "all"; ablation in benchmarks',
     )
     boundary_loss: str = setting(
         "cross_entropy",
         'of starts and ends, or "dice" (the early version)',
         choices=("cross_entropy", "dice"),
-        source="the early version; benchmarks/mrc_ablation.py",
+        source="the early version; ablation in benchmarks",
     )
     batch_words: int = setting(
         2048,
