@@ -20,7 +20,7 @@ def read_pairs(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
     questions = system.questions(model)
     pairs = all_pairs(len(X.segments), len(questions))
     if is_train:
-        pairs = pairs[system.asked(model, pairs, X.gold or [])]
+        pairs = pairs[system.training_pairs(model, pairs, X.gold or [])]
     reading, backprop = model.layers[0](PairInput(X.docs, X.segments, questions, pairs), is_train)
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:

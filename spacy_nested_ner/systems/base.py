@@ -189,8 +189,8 @@ class System:
         """
         return None
 
-    def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
-        """Which `(pairs, 2)` pairs of segment and label a training step reads, `(pairs,)` bool.
+    def training_pairs(self, model: Any, pairs: Any, gold: Any) -> Any:
+        """Index of those `(pairs, 2)` pairs of segment and label that a training step reads.
 
         gold: the entities of each segment.
         """

@@ -61,7 +61,7 @@ DIFFUSION_AUTHORS = {
 
 
 class MRCPerLabel(Head):
-    """MRC behind the least that can encode pairs: a row per label, which every word is told."""
+    """MRC behind the least that can encode pairs: a row per label, whose vector joins each word."""
 
     def __init__(self, width: int, n_labels: int, settings: MRCSettings) -> None:
         super().__init__()
@@ -72,8 +72,10 @@ class MRCPerLabel(Head):
 
     def rows(self, words: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]:
         words = words.repeat_interleave(self.n_labels, 0)
-        asked = self.question.repeat(len(mask), 1).unsqueeze(1).expand_as(words)
-        return self.joined(torch.cat([words, asked], -1)), mask.repeat_interleave(self.n_labels, 0)
+        questions = self.question.repeat(len(mask), 1).unsqueeze(1).expand_as(words)
+        return self.joined(torch.cat([words, questions], -1)), mask.repeat_interleave(
+            self.n_labels, 0
+        )
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         spans, labels, real = (
@@ -147,13 +149,10 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     ),
     "proposer, longer kernels": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": [2, 3]}),
     "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
-    "mrc": (MRCPerLabel, {"match_width": 16}),
-    "mrc, early": (MRCPerLabel, {"match_width": 16, "boundary_loss": "dice"}),
-    "mrc, first and last piece": (MRCPerLabel, {"match_width": 16, "two_sided": True}),
-    "mrc, all candidates": (
-        MRCPerLabel,
-        {"match_width": 16, "candidates": "all", "match_weight": 1.0},
-    ),
+    "mrc": (MRCPerLabel, {}),
+    "mrc, early": (MRCPerLabel, {"boundary_loss": "dice"}),
+    "mrc, first and last piece": (MRCPerLabel, {"two_sided": True}),
+    "mrc, all candidates": (MRCPerLabel, {"candidates": "all"}),
 }
 
 # Without distances in the matching it is decided late which entity a noisy span becomes: these are

@@ -22,18 +22,18 @@ GOLD = Gold.from_lists([[(0, 1, 0), (2, 3, 0)], []])
 
 
 class FixedMatch(nn.Module):
-    """A match score that is told what to say, and remembers what it was asked."""
+    """A match score with given logits, which remembers its candidates."""
 
     def __init__(self, logits: Dict[Tuple[int, int, int], float], other: float = -9.0) -> None:
         super().__init__()
         self.logits, self.other = logits, other
-        self.asked: List[Tuple[int, ...]] = []
+        self.candidates: List[Tuple[int, ...]] = []
 
     def forward(
         self, first: Tensor, last: Tensor, row: Tensor, start: Tensor, end: Tensor
     ) -> Tensor:
-        self.asked = list(zip(row.tolist(), start.tolist(), end.tolist()))
-        return torch.tensor([self.logits.get(cell, self.other) for cell in self.asked])
+        self.candidates = list(zip(row.tolist(), start.tolist(), end.tolist()))
+        return torch.tensor([self.logits.get(cell, self.other) for cell in self.candidates])
 
 
 def make_head(**settings: Any) -> MRC:
@@ -74,17 +74,16 @@ def test_start_and_end_are_means_over_real_words() -> None:
 
 def test_weights_are_divided_by_their_sum() -> None:
     assert make_head().weights == pytest.approx({"start": 1 / 2.1, "end": 1 / 2.1, "match": 1 / 21})
-    two = make_head(pairing="nearest", start_weight=3.0).weights
-    assert two == {"start": 0.75, "end": 0.25}
+    assert make_head(pairing="nearest").weights == {"start": 0.5, "end": 0.5}
 
 
 def test_dice_is_equation_1_over_the_whole_batch() -> None:
-    head = make_head(boundary_loss="dice", smooth=0.5)
+    head = make_head(boundary_loss="dice")
     means = mean_losses([head.losses(Batch(words(), MASK), GOLD)])
     p = [sigmoid(x) for x in real(STARTS)]
     g = [1, 0, 1, 0, 0, 0]
-    above = 2 * sum(a * b for a, b in zip(p, g)) + 0.5
-    below = sum(a * a for a in p) + sum(g) + 0.5
+    above = 2 * sum(a * b for a, b in zip(p, g)) + 1.0
+    below = sum(a * a for a in p) + sum(g) + 1.0
     assert means["start"].item() == pytest.approx((1 - above / below) / 2.1, abs=1e-6)
 
 
@@ -123,7 +122,7 @@ def test_candidates(candidates, expected) -> None:
     head = make_head(candidates=candidates)
     head.match = FixedMatch({})
     head.losses(Batch(words(), MASK), GOLD)
-    assert sorted(head.match.asked) == expected
+    assert sorted(head.match.candidates) == expected
 
 
 def test_candidates_of_gold_and_of_what_is_predicted() -> None:
@@ -132,7 +131,7 @@ def test_candidates_of_gold_and_of_what_is_predicted() -> None:
     head.match = FixedMatch({})
     head.losses(Batch(words(), MASK), gold)
     predicted = [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
-    assert sorted(head.match.asked) == sorted([*predicted, (0, 1, 1), (1, 0, 0)])
+    assert sorted(head.match.candidates) == sorted([*predicted, (0, 1, 1), (1, 0, 0)])
 
 
 def test_wrong_pairs_of_gold_boundaries_are_the_negatives() -> None:
@@ -156,7 +155,7 @@ def test_nested_decoding_takes_every_start_and_end_that_match() -> None:
     scores = {(0, 0, 1): sigmoid(1.0), (0, 0, 3): sigmoid(0.25)}
     assert found(head) == pytest.approx(scores)
     # The second row's start lies behind its end.
-    assert sorted(head.match.asked) == [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
+    assert sorted(head.match.candidates) == [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
     assert list(found(head, threshold=0.6)) == [(0, 0, 1)]
 
 
@@ -232,9 +231,8 @@ def test_dropout_is_before_the_match_score_only() -> None:
         {"pairing": "some"},
         {"candidates": "some"},
         {"boundary_loss": "some"},
-        {"match_width": 0},
-        {"smooth": 0.0},
-        {"match_weight": -1.0},
+        {"unanswered_share": 2.0},
+        {"hidden_width": 0},
     ],
 )
 def test_wrong_settings_are_refused(wrong) -> None:
@@ -247,5 +245,5 @@ def test_wrong_options_are_refused() -> None:
         found(make_head(), decoding="some")
     with pytest.raises(ValueError, match="MRC: two_sided"):
         MRC(5, 1, MRCSettings(two_sided=True))
-    with pytest.raises(ValueError, match="all 0"):
-        MRCSettings(pairing="nearest", start_weight=0.0, end_weight=0.0)
+    with pytest.raises(ValueError, match="hidden_width must be a multiple of 4, got 30"):
+        MRCSettings(hidden_width=30)

@@ -27,14 +27,14 @@ class LocateAndLabelSettings(ModelSettings):
         [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14],
         "of the seed spans, in words (section 2.2)",
         least=1,
-        source="configs/locate_and_label_paper.cfg; measured, see the docs",
+        source="configs/locate_and_label_paper.cfg; ablation in benchmarks",
     )
     regressor: Optional[str] = setting(
         "linear",
         '"linear" (eq. 5); "sigmoid": sigmoid times the length of the sentence (authors\' code), '
         "which moves a boundary to the right only; null: seeds stay as they are",
         choices=("linear", "sigmoid"),
-        source="table 3; measured, see the docs",
+        source="table 3; ablation in benchmarks",
     )
     span_filter: bool = setting(
         True, "false: every seed is a proposal (no eq. 1-3)", source="table 3"

@@ -9,7 +9,7 @@ from thinc.types import Floats2d
 
 from spacy_nested_ner.systems.base import ModelSettings, Options, System
 from spacy_nested_ner.systems.mrc.questions import (
-    asked_pairs,
+    answered_and_share,
     collect_questions,
     from_template,
     questions_of,
@@ -17,7 +17,11 @@ from spacy_nested_ner.systems.mrc.questions import (
     report_templates,
     set_question,
 )
-from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
+from spacy_nested_ner.systems.mrc.settings import ATTENTION_HEADS, MRCOptions, MRCSettings
+
+# Of the transformer over a tok2vec: its layers, and their inner width, times hidden_width.
+DEPTH = 2
+FEEDFORWARD = 2
 
 
 class MRCSystem(System):
@@ -36,18 +40,16 @@ class MRCSystem(System):
                     "a PairEncoder reads the questions itself, question_tok2vec must be null"
                 )
             return tok2vec, replace(settings, two_sided=tok2vec.two_sided)
-        for name, reader in (("tok2vec", own or tok2vec), ("question_tok2vec", own)):
-            if reader is not None and listens(reader):
-                raise ValueError(
-                    f"the {name} is a listener, which reads the docs of the pipeline and no "
-                    "questions. Give question_tok2vec an encoder of its own, e.g. a "
-                    "spacy.HashEmbedCNN.v2"
-                )
+        if listens(own or tok2vec):
+            name = "tok2vec" if own is None else "question_tok2vec"
+            raise ValueError(
+                f"the {name} is a listener, which reads the docs of the pipeline and no questions. "
+                "Give question_tok2vec an encoder of its own, e.g. a spacy.HashEmbedCNN.v2"
+            )
         from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
 
-        s = settings
         encoder = build_cross_encoder(
-            tok2vec, own, s.hidden_width, s.depth, s.attention_heads, s.feedforward
+            tok2vec, own, settings.hidden_width, DEPTH, ATTENTION_HEADS, FEEDFORWARD
         )
         return encoder, settings
 
@@ -72,9 +74,9 @@ class MRCSystem(System):
     ) -> Tuple[Mapping[str, str], Callable[[str], str]]:
         return read_questions(source), from_template
 
-    def asked(self, model: Any, pairs: Any, gold: Any) -> Any:
+    def training_pairs(self, model: Any, pairs: Any, gold: Any) -> Any:
         share = model.attrs["unanswered_share"]
-        return slice(None) if share == 1 else asked_pairs(pairs, gold, share)
+        return slice(None) if share == 1 else answered_and_share(pairs, gold, share)
 
     def describe_label(self, model: Any, label: str, **details: Any) -> None:
         question = details.pop("question", None)
@@ -86,12 +88,6 @@ class MRCSystem(System):
         report_templates(model, labels)
 
 
+SUBMODELS = (("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),)
 TITLE = "A Unified MRC Framework for Named Entity Recognition"
-SYSTEM = MRCSystem(
-    "mrc",
-    "MRC",
-    TITLE,
-    MRCSettings,
-    MRCOptions,
-    submodels=(("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),),
-)
+SYSTEM = MRCSystem("mrc", "MRC", TITLE, MRCSettings, MRCOptions, SUBMODELS)

@@ -2,9 +2,9 @@
 a question, an entity is an answer.
 
 A row of the batch is a sentence as it was read together with one question. The head finds the
-answers and knows no labels: which question was asked is in the word vectors. What the paper leaves
-open follows its authors' later code; the early version of the paper (dice loss, no match of starts
-with ends) is an option. Shapes: P pairs of sentence and question, N words.
+answers and knows no labels: the word vectors hold the question, too. What the paper leaves open
+follows its authors' later code; the early version of the paper (dice loss, no match of starts with
+ends) is a choice of two settings. Shapes: P pairs of sentence and question, N words.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from torch import Tensor, nn
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, marked
 from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
+# Hidden layer of the match score.
+MATCH_WIDTH = 256
+# Weight of the match among the losses (authors' code); that of starts and of ends is 1.
+MATCH_WEIGHT = 0.1
+# Of the dice loss.
+SMOOTH = 1.0
+
 
 class MRC(Head):
     """Start and end of answers, and which start goes with which end.
 
     width, n_labels: see `Head`. Labels have no weights: a new one costs nothing and is answered at
-        once, as well as its question is understood. settings: see `MRCSettings`.
+        once, as well as the encoder understands its question. settings: see `MRCSettings`.
     """
 
     def __init__(self, width: int, n_labels: int, settings: MRCSettings) -> None:
@@ -33,13 +40,13 @@ class MRC(Head):
             raise ValueError(f"MRC: two_sided halves the vectors, but their width is {width}.")
         self.width, self.n_labels = width, n_labels
         self.two_sided, self.candidates = s.two_sided, s.candidates
-        self.boundary_loss, self.smooth = s.boundary_loss, s.smooth
+        self.boundary_loss = s.boundary_loss
         side = width // 2 if s.two_sided else width
         self.start, self.end = nn.Linear(side, 1), nn.Linear(side, 1)
-        self.match = MatchScore(side, s.match_width) if s.pairing == "match" else None
-        weights = {"start": s.start_weight, "end": s.end_weight}
+        self.match = MatchScore(side, MATCH_WIDTH) if s.pairing == "match" else None
+        weights = {"start": 1.0, "end": 1.0}
         if self.match is not None:
-            weights["match"] = s.match_weight
+            weights["match"] = MATCH_WEIGHT
         total = sum(weights.values())
         self.weights = {name: weight / total for name, weight in weights.items()}
         if s.dropout is not None:
@@ -78,7 +85,7 @@ class MRC(Head):
         if self.boundary_loss == "dice":
             p = logits.sigmoid() * mask
             squares = (p * p + gold * gold).sum()
-            return Loss(squares - 2 * (p * gold).sum(), squares, weight, self.smooth)
+            return Loss(squares - 2 * (p * gold).sum(), squares, weight, SMOOTH)
         terms = F.binary_cross_entropy_with_logits(logits, gold, reduction="none")
         return Loss((terms * mask).sum(), mask.sum(), weight)
 
@@ -98,12 +105,12 @@ class MRC(Head):
     def predict(self, batch: Batch, options: MRCOptions) -> Predictions:
         """Answers to the question of each row; their label is always 0.
 
-        The score of a span is the smallest of its probabilities, so that a `threshold` of 0.5 asks
-        each of them for a yes, as the authors' code does. options: `threshold`; `decoding`:
+        The score of a span is the smallest of its probabilities: with a `threshold` of 0.5 each of
+        them must be at least 0.5, as in the authors' code. options: `threshold`; `decoding`:
         "nested" pairs each start with each end that it matches, "flat" with the nearest end.
 
-        At most 2 N - 1 answers of a sentence of N words are kept, the best: no more spans can nest
-        in it, while a text of one word again and again has a start and an end everywhere.
+        The best 2 N - 1 answers of a sentence of N words are kept: no more spans can nest in it. A
+        text that repeats one word would else have an answer for each pair of its words.
         """
         words, mask, _ = batch
         threshold = options.threshold

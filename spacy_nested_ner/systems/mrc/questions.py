@@ -12,7 +12,6 @@ import srsly
 from thinc.api import Model
 
 ARCHITECTURE = "spacy_nested_ner.MRC.v1"
-KINDS = ("natural", "pseudo", "index")
 READY_MADE = Path(__file__).parent / "question_sets"
 
 # What the usual abbreviations of label sets stand for.
@@ -127,8 +126,8 @@ def questions_of(model: Model) -> List[str]:
 
 
 def collect_questions(model: Model) -> None:
-    """Read the source; questions that were given win over it. Tells which labels have none and
-    which cannot be told apart."""
+    """Read the source; the model's own questions win over it. Warns of labels without a question
+    and of labels that share one."""
     given = model.attrs["questions"]
     model.attrs["questions"] = {**read_questions(model.attrs["question_source"]), **given}
     report_templates(model, model.attrs["labels"])
@@ -137,10 +136,10 @@ def collect_questions(model: Model) -> None:
 
 def _report_alike(model: Model) -> None:
     """Warn of labels that have one question, and so the same answers."""
-    asked_for = defaultdict(list)
+    labels_of = defaultdict(list)
     for label, question in zip(model.attrs["labels"], questions_of(model)):
-        asked_for[question].append(label)
-    for question, labels in asked_for.items():
+        labels_of[question].append(label)
+    for question, labels in labels_of.items():
         if len(labels) > 1:
             warnings.warn(
                 f"{ARCHITECTURE}: '{question}' is asked for each of {', '.join(labels)}, which "
@@ -175,19 +174,19 @@ def set_question(model: Model, label: str, question: str) -> None:
     model.attrs["questions"] = {**model.attrs["questions"], label: question}
 
 
-def asked_pairs(
+def answered_and_share(
     pairs: np.ndarray, gold: Sequence[Sequence[Tuple[int, int, int]]], share: float
 ) -> np.ndarray:
-    """Which `(pairs, 2)` pairs take part in a step, `(pairs,)` bool: those with an answer and a
-    random share of the others.
+    """Which `(pairs, 2)` pairs a training step reads, `(pairs,)` bool: those with an answer and a
+    random share of the others, at least one pair.
 
-    Never none at all: a step needs something to learn from.
+    gold: `(first word, last word, label index)` of the entities of each segment.
     """
     import torch
 
     answered = {(i, label) for i, group in enumerate(gold) for _, _, label in group}
     has_answer = np.array([(i, label) in answered for i, label in pairs.tolist()], dtype=bool)
-    asked = has_answer | (torch.rand(len(pairs)).numpy() < share)
-    if not asked.any():
-        asked[int(torch.randint(len(pairs), ()))] = True
-    return asked
+    chosen = has_answer | (torch.rand(len(pairs)).numpy() < share)
+    if not chosen.any():
+        chosen[int(torch.randint(len(pairs), ()))] = True
+    return chosen

@@ -6,16 +6,22 @@ from typing import Dict, Optional
 from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
 
+# Of each layer of the transformer over a tok2vec.
+ATTENTION_HEADS = 4
+
 
 @dataclass(frozen=True)
 class MRCSettings(ModelSettings):
     """Of the model."""
 
-    questions: Dict[str, str] = setting({}, "one question for each label")
+    questions: Dict[str, str] = setting(
+        {}, "one question for each label", source="section 3.1; all configs"
+    )
     question_source: Optional[str] = setting(
         None,
         'a ready-made set ("ace", "conll", "few_nerd", "genia", "ontonotes") or a JSON file of '
         "questions by label, read at `initialize`; `questions` win over it",
+        source="all configs",
     )
     query_kind: str = setting(
         "natural",
@@ -26,16 +32,17 @@ class MRCSettings(ModelSettings):
     )
     unanswered_share: float = setting(
         1.0,
-        "share of the questions without an answer that a training step asks, drawn anew",
+        "share of the questions without an answer that a training step reads, drawn anew each time",
         least=0,
         most=1,
+        source="ablation in benchmarks",
     )
     hidden_width: int = setting(
-        128, "of the transformer over a tok2vec; without effect on a PairEncoder", least=1
+        128,
+        "of the transformer over a tok2vec; without effect on a PairEncoder",
+        least=1,
+        source="configs/mrc_once_transformer.cfg",
     )
-    depth: int = setting(2, "layers of that transformer", least=1)
-    attention_heads: int = setting(4, "of each of these layers", least=1)
-    feedforward: int = setting(2, "inner width of these layers, times hidden_width", least=1)
     two_sided: bool = setting(
         False,
         "starts are read from the first half of a word's vector, ends from the second",
@@ -46,22 +53,20 @@ class MRCSettings(ModelSettings):
         '"match" scores each start with each end (section 3.3.2); "nearest": a start goes with the '
         "nearest end (the early version)",
         choices=("match", "nearest"),
+        source="the early version; ablation in benchmarks",
     )
-    match_width: int = setting(256, "hidden layer of the match score", least=1)
     candidates: str = setting(
         "gold_and_predicted",
         "pairs of start and end that the match score learns from",
         choices=("gold_and_predicted", "gold", "all"),
+        source='authors\' code, the paper: "all"; ablation in benchmarks',
     )
     boundary_loss: str = setting(
         "cross_entropy",
         'of starts and ends, or "dice" (the early version)',
         choices=("cross_entropy", "dice"),
+        source="the early version; ablation in benchmarks",
     )
-    smooth: float = setting(1.0, "of the dice loss", above=0)
-    start_weight: float = setting(1.0, "of the loss of starts", least=0)
-    end_weight: float = setting(1.0, "of the loss of ends", least=0)
-    match_weight: float = setting(0.1, "of the loss of the match", least=0)
     batch_words: int = setting(
         2048,
         "padded words (pieces with a PairEncoder) of questions and sentences that are read at "
@@ -70,14 +75,8 @@ class MRCSettings(ModelSettings):
     )
 
     def conflict(self) -> Optional[str]:
-        if self.hidden_width % self.attention_heads:
-            return (
-                f"hidden_width ({self.hidden_width}) must be a multiple of the "
-                f"attention_heads ({self.attention_heads})"
-            )
-        match = self.match_weight if self.pairing == "match" else 0.0
-        if not self.start_weight + self.end_weight + match:
-            return "the weights of the losses are all 0"
+        if self.hidden_width % ATTENTION_HEADS:
+            return f"hidden_width must be a multiple of {ATTENTION_HEADS}, got {self.hidden_width}"
         empty = [label for label, question in self.questions.items() if not question.strip()]
         return f"the question for '{empty[0]}' is empty" if empty else None
 

@@ -78,7 +78,7 @@ class PIQNSettings(ModelSettings):
         '"words": queries made from the words themselves; "learned": a table of `n_queries` '
         '(section 3.1); "encoder": queries that went through the encoder (section 3.2)',
         choices=("words", "learned", "encoder"),
-        source="configs/piqn_paper.cfg; measured, see the docs",
+        source="configs/piqn_paper.cfg; ablation in benchmarks",
     )
     n_queries: int = setting(60, "of the learned table", least=1, source="figure 2")
     queries_per_word: int = setting(
@@ -99,13 +99,13 @@ class PIQNSettings(ModelSettings):
         "share of the queries that get an entity, Q / M",
         least=0,
         most=1,
-        source="eq. 9; configs/piqn_paper.cfg; measured, see the docs",
+        source="eq. 9; configs/piqn_paper.cfg; ablation in benchmarks",
     )
     match_anchor: float = setting(
         1.0,
         "with queries from words: added to the matching cost for each word between the query's "
         "word and the entity",
-        source="measured, see the docs",
+        source="ablation in benchmarks",
     )
 
     @property
