@@ -27,12 +27,14 @@ class Shares:
         self,
         places: Mapping[Place, Optional[str]] = MappingProxyType({}),
         passes: Sequence[str] = (),
+        whole: Sequence[str] = (),
     ) -> None:
         """places: The parts of functions and modules; the longest file counts. None, as for all
             that are not among them, is the part of the caller.
         passes: Parts whose backward pass is one of its own.
+        whole: Parts in which no other begins.
         """
-        self.passes = passes
+        self.passes, self.whole = passes, whole
         self.seconds: Dict[str, float] = defaultdict(float)
         self.running: List[str] = []
         self.since = 0.0
@@ -61,7 +63,9 @@ class Shares:
     def begin(self, part: str) -> None:
         """Charge a part from now on; inside of any backward pass, its own backward pass."""
         self._charge()
-        if part in self.passes and any(outer.endswith(BACKWARD) for outer in self.running):
+        if self.running and self.running[-1] in self.whole:
+            part = self.running[-1]
+        elif part in self.passes and any(outer.endswith(BACKWARD) for outer in self.running):
             part += BACKWARD
         self.running.append(part)
 

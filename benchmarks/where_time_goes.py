@@ -76,7 +76,7 @@ def measured(system: str, data: Path, limit: int, transformer: str, repeats: int
     settings = shipped_config(system, transformer)["training"]["optimizer"]
     optimizer = registry.resolve({"optimizer": settings})["optimizer"]
     learn(nlp, docs[:16], optimizer, Shares())
-    clock = Shares(PLACES, passes=("encoder", "head"))
+    clock = Shares(PLACES, passes=("encoder", "head"), whole=("optimizer",))
     watch(nlp, clock)
     for _ in range(repeats):
         with clock.on("rest"):

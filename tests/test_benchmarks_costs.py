@@ -127,6 +127,10 @@ def test_functions_belong_to_their_part_or_to_that_of_their_caller(monkeypatch) 
         clock.switch("outer, backward")
         outer(tick)
     assert clock.seconds["inner, backward"] == 2 and not clock.seconds["outer"]
+    clock = shares.Shares({outer: "outer", inner: "inner"}, whole=["outer"])
+    with clock.on("rest"):
+        outer(tick)
+    assert dict(clock.seconds) == {"rest": 0, "outer": 2}
     outer(tick)
     assert sum(clock.seconds.values()) == 2
 
