@@ -76,7 +76,7 @@ def comparison(folder: str) -> str:
     results = tables.trainings(ROOT / RESULTS / folder)
     parts = [tables.comparison(results), tables.over_seeds(results)]
     commands = list(dict.fromkeys(result["command"] for result in results))
-    commands.append(f"benchmarks/compare.py report {RESULTS}/{folder}")
+    commands.append(f"-m benchmarks.compare report {RESULTS}/{folder}")
     parts += [machine(results[0]), shell(commands)]
     return "\n\n".join(part for part in parts if part)
 
@@ -91,7 +91,7 @@ def growth_commands(folder: str) -> str:
     runs = read(folder, "growth.json")["runs"]
     commands = dict.fromkeys(run["command"] for run in runs)
     return "\n\n".join(
-        [machine(runs[0]), shell([*commands, f"benchmarks/growth.py report {RESULTS}/{folder}"])]
+        [machine(runs[0]), shell([*commands, f"-m benchmarks.growth report {RESULTS}/{folder}"])]
     )
 
 
@@ -140,7 +140,7 @@ def machine(result: Dict[str, Any]) -> str:
 
 def shell(commands: List[str]) -> str:
     """A block of commands."""
-    return "\n".join(["```bash", *(f"python {command}" for command in commands), "```"])
+    return "\n".join(["```bash", *(f"python {tables.runnable(each)}" for each in commands), "```"])
 
 
 def define_env(env: Any) -> None:
