@@ -61,26 +61,26 @@ def query_use(view: FigureInput) -> QueryUse:
     head, options = view.head, view.options
     parts: List[Tuple[np.ndarray, ...]] = []
     from_words = False
-    for (vectors, mask, queries), _ in view.batches():
-        words, asking, asked = head.encode(vectors, mask, queries)
-        answers = head.answer(words[-1], asking[-1], mask, asked)
+    for batch, _ in view.batches():
+        word_states, query_states, queries = head.encode(*batch)
+        answers = head.answer(word_states[-1], query_states[-1], batch.mask, queries)
         left, start = head.probability(answers.left).max(dim=-1)
         right, end = head.probability(answers.right).max(dim=-1)
         label_p, label = answers.labels.softmax(-1).max(dim=-1)
         keep = (label > 0) & (start <= end) & (label_p * left * right >= options.threshold)
         keep &= label_p >= options.label_threshold
         keep &= torch.minimum(left, right) >= options.boundary_threshold
-        if asked.mask is not None:
-            keep &= asked.mask
+        if queries.mask is not None:
+            keep &= queries.mask
         row, query = torch.nonzero(keep, as_tuple=True)
         centre = (start[row, query] + end[row, query]) / 2
-        from_words = asked.anchors is not None
-        if asked.anchors is not None:
-            own = asked.anchors[row, query]
+        from_words = queries.anchors is not None
+        if queries.anchors is not None:
+            own = queries.anchors[row, query]
             location = centre - own
             number = _place(own, start[row, query], end[row, query])
         else:
-            location = (centre + 0.5) / mask.sum(dim=1)[row]
+            location = (centre + 0.5) / batch.mask.sum(dim=1)[row]
             number = query
         parts.append(tuple(t.cpu().numpy() for t in (number, location, label[row, query] - 1)))
     none = np.zeros(0, dtype=np.int64)
