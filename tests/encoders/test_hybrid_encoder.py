@@ -498,7 +498,7 @@ def test_docs_without_tags():
     docs = make_docs()
     model = make_model(docs, pos_width=5)
     bare = [Doc(docs[0].vocab, words=["human", "T", "cells"])]
-    message = r"pos_width is set, but no token.*annotating_components.*pos_width to 0"
+    message = r"pos_width is set\), but no token.*annotating_components.*pos_width to 0"
     with pytest.raises(ValueError, match=message):
         model(bare, is_train=True)
     with pytest.warns(UserWarning, match=message):

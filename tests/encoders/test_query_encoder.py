@@ -216,7 +216,9 @@ def test_marked_segment_has_token_type_1(bert, roberta):
     assert before > 0 and mask.all()
     assert own[0].tolist() == expected + [False] * (ids.shape[1] - len(expected))
     segment = np.array([(0, 1, 3)])
-    plain, marked = (make_model(bert, mark_segment=m).predict(([doc], segment)) for m in (0, 1))
+    plain, marked = (
+        make_model(bert, mark_segment=m).predict(([doc], segment)) for m in (False, True)
+    )
     assert np.abs(plain[0] - marked[0]).max() > 1e-3
     with pytest.raises(ValueError, match="mark_segment"):
         make_model(roberta, mark_segment=True)
