@@ -63,7 +63,7 @@ class ProposerRegressor(Head):
     proposals that cannot reach the threshold. The memory for these cells does not grow: they are
     computed in chunks, see `SpanDistribution`. That for the attention of each layer grows with
     A * P^2. With the default settings a training step on one sentence of 32, 128 and 512 words
-    takes about 40, 40 and 220 MiB, a prediction 2, 7 and 70 (`benchmarks/inference.py memory`).
+    takes about 40, 40 and 220 MiB, a prediction 2, 7 and 70 (`benchmarks.inference memory`).
 
     width, n_labels: see `Head`. settings: see `ProposerRegressorSettings`.
     """
