@@ -13,12 +13,22 @@ from typer.main import get_command
 
 from benchmarks import tables
 from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.encoders.hybrid_encoder import HybridEncoderSettings
+from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
+from spacy_nested_ner.encoders.query_encoder import QueryEncoderSettings
+from spacy_nested_ner.encoders.sorted_transformer import SortedTransformerSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import Settings, defaults_of, describe, type_hints
 from spacy_nested_ner.systems import all_systems, get_system
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "benchmarks/results"
+ENCODERS: Dict[str, Type[Settings]] = {
+    "HybridEncoder": HybridEncoderSettings,
+    "PairEncoder": PairEncoderSettings,
+    "QueryEncoder": QueryEncoderSettings,
+    "SortedTransformer": SortedTransformerSettings,
+}
 
 
 def settings_table(name: str) -> str:
@@ -34,6 +44,11 @@ def options_table(name: str) -> str:
 def component_table() -> str:
     """Settings that all components share."""
     return described(PipeSettings)
+
+
+def encoder_table(name: str) -> str:
+    """Settings of an encoder, by the name of its architecture without prefix and version."""
+    return described(ENCODERS[name])
 
 
 def systems_table() -> str:
@@ -139,8 +154,9 @@ def machine(result: Dict[str, Any]) -> str:
 
 
 def shell(commands: List[str]) -> str:
-    """A block of commands."""
-    return "\n".join(["```bash", *(f"python {tables.runnable(each)}" for each in commands), "```"])
+    """A block of commands, as they are typed today."""
+    typed = [f"python {tables.runnable(command)}" for command in commands]
+    return "\n".join(["```bash", *typed, "```"])
 
 
 def define_env(env: Any) -> None:
@@ -149,6 +165,7 @@ def define_env(env: Any) -> None:
         settings_table,
         options_table,
         component_table,
+        encoder_table,
         systems_table,
         comparison,
         growth,

@@ -69,7 +69,7 @@ def test_comparison_has_the_figures_and_commands_of_the_files(macros) -> None:
         found = result("genia_spacy_cnn", system)
         assert cells[2] == f"{100 * found['f1']:.1f}"
         assert cells[4] == str(found["training"]["steps"])
-        assert tables.runnable(found["command"]) in text
+        assert f"python {macros.tables.runnable(found['command'])}\n" in text
 
 
 def test_growth_and_shares_have_the_figures_of_the_files(macros) -> None:
@@ -96,7 +96,7 @@ def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: s
     text = macros.cells(folder, file)
     found = result_file.get("cells") or result_file["rows"]
     assert len(rows(text)) == len(found)
-    assert tables.runnable(result_file["command"]) in text
+    assert f"python {macros.tables.runnable(result_file['command'])}\n" in text
     shown = {"f": "{:.1%}", "prediction": "{:.2f}", "training": "{:.2f}", "kept_ms": "{:.0f}"}
     for row, cell in zip(rows(text), found):
         wanted = [form.format(cell[name]) for name, form in shown.items() if name in cell]

@@ -43,15 +43,16 @@ class HybridEncoderSettings(Settings):
 
     static_vectors: bool = setting(
         False,
-        "the vectors of the pipeline's vocab, which stay as they are; zeros for a word without one",
+        "read the vectors of the pipeline's vocab, which stay as they are; a word without one has "
+        "zeros",
     )
     static_width: Optional[int] = setting(
-        None, "width of a learned projection of them, null for none", least=1
+        None, "width of a learned projection of the static vectors, null for none", least=1
     )
     pos_width: int = setting(0, "width of the part-of-speech embedding, 0 for none", least=0)
     pos_attr: str = setting(
         "tag",
-        'the "tag" (fine) or the "pos" (coarse) of the docs as another component predicts them. '
+        'part of speech: the "tag" (fine) or the "pos" (coarse) as another component predicts it. '
         "That component stands before this one and, in training, in "
         "`training.annotating_components`, with the tok2vec or transformer that it listens to",
         choices=("tag", "pos"),
@@ -63,37 +64,42 @@ class HybridEncoderSettings(Settings):
         least=0,
     )
     char_embedding_width: int = setting(50, "width of a character", least=1)
-    char_cell: str = setting("lstm", "of the character part", choices=("lstm", "gru"))
+    char_cell: str = setting("lstm", "cell of the character part", choices=("lstm", "gru"))
     char_pooling: str = setting(
         "mean",
-        '"mean" over the characters or the "last" state of each direction',
+        'what stands for a word: the "mean" over its characters or the "last" state of each '
+        "direction",
         choices=("mean", "last"),
-        source="authors' code: mean",
+        source="authors' code has the mean",
     )
     dropout: Optional[float] = setting(
         None,
-        "on static vectors, tags and characters; null follows `training.dropout`. The contextual "
-        "part has its own",
+        "dropout on static vectors, tags and characters; null follows `training.dropout`. The "
+        "contextual part has its own",
         least=0,
         most=0.99,
     )
     word_rnn: Optional[str] = setting(
         None,
-        "cell of a bidirectional layer along the words of the doc, null for none",
+        "cell of a recurrent layer along the words of the doc in both directions, null for none",
         choices=("lstm", "gru"),
     )
     rnn_width: Optional[int] = setting(
         None,
-        "width of its output (even, half per direction), null for the width of the contextual part",
+        "width of the recurrent layer along the words (even, half per direction), null for that of "
+        "the contextual part",
         least=1,
     )
-    rnn_layers: int = setting(1, "how many of them, one on top of the other", least=1)
+    rnn_layers: int = setting(
+        1, "recurrent layers along the words, one on top of the other", least=1
+    )
     tok2vec_in_rnn: bool = setting(
         True,
-        "it reads the contextual part, which is otherwise put beside its output",
-        source="authors' code: false for KBP17",
+        "the recurrent layer along the words reads the contextual part; false: its output and the "
+        "contextual part stand side by side",
+        source="authors' code has false for KBP17",
     )
-    width: Optional[int] = setting(None, "of a last linear layer, null for none", least=1)
+    width: Optional[int] = setting(None, "width of a last linear layer, null for none", least=1)
     batch_words: int = setting(
         1024,
         "padded positions that a recurrent layer sees at once; docs and word forms are sorted by "

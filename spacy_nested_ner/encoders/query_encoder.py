@@ -37,14 +37,13 @@ Backprop = Callable[[EncoderOutput], List[Any]]
 class QueryEncoderSettings(Settings):
     """Of `QueryEncoder.v1`."""
 
-    n_queries: int = setting(60, "M, the number of queries", least=1, source="figure 2")
+    n_queries: int = setting(60, "number of queries (M)", least=1, source="figure 2")
     context: int = setting(
         32,
         "words of the doc on either side of a segment that are encoded with it and dropped "
-        "afterwards, as many as fit. Queries do not attend to them, only the segment's own pieces "
-        "do. With sentences of 25 words and 60 queries, 32 doubles the cost of 0 and 64 triples it",
+        "afterwards, as many as fit. Queries do not attend to them",
         least=0,
-        source="authors' code: the neighbouring sentences",
+        source="authors' code has the neighbouring sentences",
     )
     word_pooling: str = setting(
         "max",
@@ -53,15 +52,15 @@ class QueryEncoderSettings(Settings):
         source="authors' code",
     )
     query_type_embedding: bool = setting(
-        True, "one more learned vector, shared by all queries", source="U^q of eq. 1"
+        True, "add one more learned vector, the same for all queries", source="U^q of eq. 1"
     )
     query_interaction: bool = setting(
-        True, "queries attend to each other; the head must have the same", source="table 3"
+        True, "queries attend to each other; the head must have the same setting", source="table 3"
     )
     mark_segment: bool = setting(
         False,
-        "token type 1 for the pieces of the segment, 0 for its context. Off, because RoBERTa has "
-        "one type only and sentence encoders never saw type 1",
+        "mark the pieces of the segment by token type 1; its context has 0. Off by default: "
+        "RoBERTa has one type only and sentence encoders never saw type 1",
         source="authors' code, where queries attend to the context, too",
     )
     max_pieces: Optional[int] = setting(

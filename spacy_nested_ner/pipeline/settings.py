@@ -10,14 +10,17 @@ from spacy_nested_ner.settings import Settings, setting
 class PipeSettings(Settings):
     """What all components share."""
 
-    spans_key: str = setting("sc", "key of `doc.spans` to read gold from and to write to")
+    spans_key: str = setting(
+        "sc", "key of `doc.spans` that gold is read from and predictions are written to"
+    )
     overlap: str = setting(
         "any",
-        '"no_crossing" allows nesting only, "flat" no overlap at all; lower scores give way',
+        'which entities may overlap: "any"; "no_crossing", nested ones only; "flat", none. The one '
+        "with the lower score gives way",
         choices=("any", "no_crossing", "flat"),
     )
     labels_per_span: Optional[int] = setting(
-        None, "how many labels one span may carry; null for any number", least=1
+        None, "most labels of one span; null for any number", least=1
     )
     set_ents: Optional[str] = setting(
         None,
@@ -31,13 +34,15 @@ class PipeSettings(Settings):
         "boundaries, for itself alone",
     )
     window: int = setting(
-        128, "longest segment in tokens; what is longer is read in windows that overlap", least=1
+        128, "longest segment in tokens; a longer one is read in windows that overlap", least=1
     )
-    stride: int = setting(96, "tokens from the start of one window to that of the next", least=1)
+    stride: int = setting(
+        96, "tokens from the start of one window to the start of the next", least=1
+    )
     adversarial: float = setting(
         0.0,
-        "training: each update learns a second time, with the embeddings perturbed by so much "
-        "along their gradient, and takes twice as long; 0 for none",
+        "adversarial training: a second pass of each step perturbs the embeddings along their "
+        "gradient, by a vector of this norm. A step takes twice the time; 0 for none",
         least=0,
         source="Miyato et al. 2017, section 3",
     )

@@ -34,11 +34,11 @@ class ModelSettings(Settings):
     """Settings of a system's model. Subclasses add their own."""
 
     dropout: Optional[float] = setting(
-        None, "of the head; null follows `training.dropout`", least=0, most=0.99
+        None, "dropout of the head; null follows `training.dropout`", least=0, most=0.99
     )
     batch_words: int = setting(
         512,
-        "padded words that the head reads at once, for memory and speed; it changes no span. A "
+        "padded words that the head reads at once: for memory and speed, it changes no span. A "
         'trained pipe keeps its own in `pipe.model.attrs["batch_words"]`',
         least=1,
     )

@@ -94,56 +94,64 @@ VARIANTS: Dict[str, Variant] = {"default": Variant(), "paper": PAPER, "authors":
 
 @dataclass(frozen=True)
 class DiffusionSettings(ModelSettings):
-    """Of the model."""
+    """Settings of the model."""
 
     variant: str = setting(
         "default",
-        'form of the head: "default"; "paper", as printed; "authors", as in their code. Sizes and '
-        "the settings below are apart from it",
-        source="diffusion_paper.cfg",
+        'form of the head: "default"; "paper", as printed; "authors", as in their code',
+        source="configs/diffusion_paper.cfg",
     )
     hidden_width: int = setting(
-        128, "width of the spans", least=1, source="diffusion_transformer.cfg"
+        128, "width of the span vectors", least=1, source="configs/diffusion_transformer.cfg"
     )
     word_width: Optional[int] = setting(
         None,
-        "width of the words; null is hidden_width. Wider words cost little: spans pay most",
+        "width of the word vectors; null for `hidden_width`. Wider words cost little: most of the "
+        "time goes into the spans",
         least=1,
-        source="diffusion_transformer.cfg",
+        source="configs/diffusion_transformer.cfg",
     )
     lstm_layers: int = setting(
-        1, "of the BiLSTM over the words", least=1, source="section 4.2: stacked"
+        1, "layers of the BiLSTM over the words", least=1, source='section 4.2 has "stacked" ones'
     )
     depth: int = setting(
-        2, "layers of the span encoder", least=1, source="section 4.2: 1; authors' code: 2"
+        2,
+        "layers of the span encoder",
+        least=1,
+        source="section 4.2 has 1, the authors' code 2",
     )
-    attention_heads: int = setting(4, "of each layer", least=1, source="appendix C: 8")
+    attention_heads: int = setting(
+        4,
+        "attention heads of each layer of the span encoder",
+        least=1,
+        source="appendix C has 8",
+    )
     schedule: str = setting(
-        "cosine", "of the noise", choices=("cosine", "linear"), source="table 5"
+        "cosine", "schedule of the noise", choices=("cosine", "linear"), source="table 5"
     )
-    timesteps: int = setting(1000, "T", least=1, source="table 5")
+    timesteps: int = setting(1000, "timesteps of the noise schedule (T)", least=1, source="table 5")
     scale: float = setting(
         2.0,
-        "half width lambda of the interval that positions are mapped to",
+        "half the width of the interval that positions are mapped to (lambda)",
         above=0,
-        source="section 5.3: 1",
+        source="section 5.3 has 1",
     )
     n_spans: Optional[int] = setting(
         None,
-        "noisy spans of a sentence in training, never fewer than it has entities; null makes them "
-        "`spans_per_word`",
+        "noisy spans of a sentence in training, never fewer than it has entities; null: as many as "
+        "`spans_per_word` says",
         least=1,
         source="table 6",
     )
     spans_per_word: float = setting(
         1.0,
-        "noisy spans per word in training; a short sentence counts as 30 words",
+        "noisy spans for each word in training; a short sentence counts as 30 words",
         least=0,
-        source="the limit that `nested-ner inspect` shows",
+        source="a limit that `nested-ner inspect` checks",
     )
     repetition: float = setting(
         0.5,
-        "share of the noisy spans that start as copies of gold entities; 1 is the paper's "
+        "share of the noisy spans that start as copies of gold entities: 1 is the paper's "
         "repetition strategy, 0 its random strategy",
         least=0,
         most=1,
@@ -151,17 +159,17 @@ class DiffusionSettings(ModelSettings):
     )
     candidate_weight: float = setting(
         0.0,
-        "of a loss that teaches the classifier None on spans beside those that the pointers find; "
-        'for a pretrained encoder, together with `score = "label"`',
+        "weight of a loss that teaches the classifier None on spans beside those that the pointers "
+        'find; for a pretrained encoder, together with `score = "label"`',
         least=0,
-        source="diffusion_transformer.cfg",
+        source="configs/diffusion_transformer.cfg",
     )
     word_weight: float = setting(
         0.0,
-        "of a loss that teaches each word whether an entity starts or ends there; the pointers add "
-        "these scores. 0: no such scores",
+        "weight of a loss that teaches each word whether an entity starts or ends there; the "
+        "pointers add these scores. 0: no such scores",
         least=0,
-        source="diffusion_transformer.cfg",
+        source="configs/diffusion_transformer.cfg",
     )
 
     @property
@@ -188,7 +196,7 @@ class DiffusionSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class DiffusionOptions(Options):
-    """At run time. None of them depends on what was trained with."""
+    """Settings at run time. None of them depends on what was trained with."""
 
     threshold: float = setting(0.8, "smallest score of a span", least=0, most=1)
     steps: int = setting(
@@ -196,35 +204,37 @@ class DiffusionOptions(Options):
     )
     n_spans: Optional[int] = setting(
         None,
-        "noisy spans of a sentence; null makes them `spans_per_word`",
+        "noisy spans of a sentence; null: as many as `spans_per_word` says",
         least=1,
         source="figure 4; the paper has 60",
     )
     spans_per_word: float = setting(
-        2.0, "noisy spans per word; a short sentence counts as 30 words", least=0
+        2.0, "noisy spans for each word; a short sentence counts as 30 words", least=0
     )
     eta: float = setting(
         0.0,
-        "0: deterministic steps (the paper); 1: as noisy as the forward process (authors' code)",
+        "noise of the steps: 0, none (the paper); 1, as much as in the forward process (authors' "
+        "code)",
         least=0,
         most=1,
         source="equations 6 and 7",
     )
     score: str = setting(
         "sum",
-        '"sum": mean of the probabilities of label and boundaries, a third of the paper\'s sum; '
-        '"label": the probability of the label, for a model with a `candidate_weight`',
+        'what a score is: "sum", the mean of the probabilities of label and boundaries (a third of '
+        'the paper\'s sum); "label", the probability of the label, for a model with a '
+        "`candidate_weight`",
         choices=("sum", "label"),
-        source="diffusion_transformer.cfg",
+        source="configs/diffusion_transformer.cfg",
     )
     found_in: str = setting(
         "every_step",
-        'what counts: spans of "every_step" or of the "last_step" (the paper)',
+        'which spans count: those of "every_step" or of the "last_step" (the paper)',
         choices=("every_step", "last_step"),
         source="algorithm 2",
     )
     seed: int = setting(
-        0, "of the noise, which is the same for every text", least=0, most=2**32 - 1
+        0, "seed of the noise, which is the same for every text", least=0, most=2**32 - 1
     )
 
     def conflict(self) -> Optional[str]:

@@ -12,16 +12,18 @@ ATTENTION_HEADS = 4
 
 @dataclass(frozen=True)
 class MRCSettings(ModelSettings):
-    """Of the model."""
+    """Settings of the model."""
 
     questions: Dict[str, str] = setting(
-        {}, "one question for each label", source="section 3.1; all configs"
+        {},
+        "the question of each label; a label without one is asked by a template",
+        source="section 3.1",
     )
     question_source: Optional[str] = setting(
         None,
-        'a ready-made set ("ace", "conll", "few_nerd", "genia", "ontonotes") or a JSON file of '
-        "questions by label, read at `initialize`; `questions` win over it",
-        source="all configs",
+        'more questions: a ready-made set ("ace", "conll", "few_nerd", "genia", "ontonotes") or a '
+        "JSON file of questions by label, read at `initialize`; those in `questions` come first",
+        source="configs/mrc_transformer.cfg",
     )
     query_kind: str = setting(
         "natural",
@@ -35,11 +37,11 @@ class MRCSettings(ModelSettings):
         "share of the questions without an answer that a training step reads, drawn anew each time",
         least=0,
         most=1,
-        source="ablation in benchmarks",
+        source="benchmarks/ablations",
     )
     hidden_width: int = setting(
         128,
-        "of the transformer over a tok2vec; without effect on a PairEncoder",
+        "width of the transformer over a tok2vec; without effect on a PairEncoder",
         least=1,
         source="configs/mrc_once_transformer.cfg",
     )
@@ -50,27 +52,27 @@ class MRCSettings(ModelSettings):
     )
     pairing: str = setting(
         "match",
-        '"match" scores each start with each end (section 3.3.2); "nearest": a start goes with the '
-        "nearest end (the early version)",
+        'how starts and ends are paired: "match" scores each start with each end (section 3.3.2); '
+        '"nearest" takes the nearest end (an early version of the paper)',
         choices=("match", "nearest"),
-        source="the early version; ablation in benchmarks",
+        source="early version of the paper; benchmarks/ablations",
     )
     candidates: str = setting(
         "gold_and_predicted",
         "pairs of start and end that the match score learns from",
         choices=("gold_and_predicted", "gold", "all"),
-        source='authors\' code, the paper: "all"; ablation in benchmarks',
+        source='the paper has "all"; benchmarks/ablations',
     )
     boundary_loss: str = setting(
         "cross_entropy",
-        'of starts and ends, or "dice" (the early version)',
+        'loss of starts and ends; "dice" is that of an early version of the paper',
         choices=("cross_entropy", "dice"),
-        source="the early version; ablation in benchmarks",
+        source="early version of the paper; benchmarks/ablations",
     )
     batch_words: int = setting(
         2048,
         "padded words (pieces with a PairEncoder) of questions and sentences that are read at "
-        "once, for memory and speed; it changes no span",
+        "once: for memory and speed, it changes no span",
         least=1,
     )
 
@@ -83,10 +85,10 @@ class MRCSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class MRCOptions(Options):
-    """At run time. A score is the smallest of the probabilities of start, end and match."""
+    """Settings at run time. A score is the smallest probability of start, end and match."""
 
     decoding: str = setting(
         "nested",
-        '"nested" pairs each start with each end that it matches, "flat" with the nearest end',
+        'what a start is paired with: "nested", each end that it matches; "flat", the nearest end',
         choices=("nested", "flat"),
     )

@@ -53,13 +53,12 @@ FORMS: Dict[str, Form] = {
 
 @dataclass(frozen=True)
 class PIQNSettings(ModelSettings):
-    """Of the model."""
+    """Settings of the model."""
 
     variant: str = setting(
         "default",
-        '"default" learns quickly from little data: bilinear pointers choose one word and know its '
-        'distance from the query\'s word, the classifier sees the words between; "paper": additive '
-        "pointers look at each word by itself, and two further attentions of the authors' code",
+        'form of the head: "default", which learns quickly from little data; "paper", with the '
+        "pointers of the paper and the attentions of the authors' code",
         choices=tuple(FORMS),
         source="eq. 4-7; configs/piqn_paper.cfg",
     )
@@ -67,45 +66,51 @@ class PIQNSettings(ModelSettings):
         128, "width of the word-level layers", least=1, source="configs/piqn_paper.cfg"
     )
     lstm_layers: int = setting(
-        1, "of the word-level BiLSTM", least=1, source="configs/piqn_paper.cfg"
+        1, "layers of the word-level BiLSTM", least=1, source="configs/piqn_paper.cfg"
     )
     depth: int = setting(
-        2, "word-level blocks", least=1, source="appendix B; configs/piqn_paper.cfg"
+        2, "layers of word-level attention", least=1, source="appendix B; configs/piqn_paper.cfg"
     )
-    attention_heads: int = setting(4, "of each block", least=1, source="configs/piqn_paper.cfg")
+    attention_heads: int = setting(
+        4, "heads of each layer of word-level attention", least=1, source="configs/piqn_paper.cfg"
+    )
     query_source: str = setting(
         "words",
-        '"words": queries made from the words themselves; "learned": a table of `n_queries` '
-        '(section 3.1); "encoder": queries that went through the encoder (section 3.2)',
+        'where queries come from: "words", made from the words themselves; "learned", a table of '
+        '`n_queries` (section 3.1); "encoder", read by the encoder with the words (section 3.2)',
         choices=("words", "learned", "encoder"),
-        source="configs/piqn_paper.cfg; ablation in benchmarks",
+        source="configs/piqn_paper.cfg; benchmarks/ablations",
     )
-    n_queries: int = setting(60, "of the learned table", least=1, source="figure 2")
+    n_queries: int = setting(
+        60, 'number of queries with `query_source = "learned"`', least=1, source="figure 2"
+    )
     queries_per_word: int = setting(
         1,
-        "with queries from words: rounds of them. A sentence can have as many entities as queries",
+        'queries for each word with `query_source = "words"`. A sentence can have as many entities '
+        "as queries",
         least=1,
-        source="the remedy of `nested-ner inspect`",
+        source="a limit that `nested-ner inspect` checks",
     )
-    query_interaction: bool = setting(True, "queries attend to each other", source="table 3")
+    query_interaction: bool = setting(
+        True, "queries attend to each other; a query encoder must have the same", source="table 3"
+    )
     assignment: str = setting(
         "dynamic",
-        "of gold entities to queries",
+        "how gold entities are assigned to queries",
         choices=("dynamic", "one_to_one", "static"),
         source="eq. 9, table 3",
     )
     quantity: float = setting(
         0.2,
-        "share of the queries that get an entity, Q / M",
+        "share of the queries that get a gold entity in training (Q / M)",
         least=0,
         most=1,
-        source="eq. 9; configs/piqn_paper.cfg; ablation in benchmarks",
+        source="eq. 9; configs/piqn_paper.cfg; benchmarks/ablations",
     )
     match_anchor: float = setting(
         1.0,
-        "with queries from words: added to the matching cost for each word between the query's "
-        "word and the entity",
-        source="ablation in benchmarks",
+        "cost of matching a query made from a word with an entity, for each word between the two",
+        source="benchmarks/ablations",
     )
 
     @property
@@ -124,7 +129,7 @@ class PIQNSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class PIQNOptions(Options):
-    """At run time. A score is P(label) * P(left) * P(right)."""
+    """Settings at run time. A score is P(label) * P(left) * P(right)."""
 
     label_threshold: float = setting(
         0.0, "smallest probability of the label", least=0, most=1, source="appendix B"

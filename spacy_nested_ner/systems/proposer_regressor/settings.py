@@ -19,43 +19,45 @@ PARTS = (
 
 @dataclass(frozen=True)
 class ProposerRegressorSettings(ModelSettings):
-    """Of the model."""
+    """Settings of the model."""
 
     hidden_width: int = setting(
         128,
         "width of all layers",
         least=1,
-        source="proposer_regressor_transformer.cfg; the paper has 768",
+        source="configs/proposer_regressor_transformer.cfg; the paper has 768",
     )
     kernel_sizes: List[int] = setting(
         [2, 2],
-        "of the pyramid's convolutions, bottom up; an empty list leaves words",
+        "kernel sizes of the pyramid's convolutions, from the bottom up; an empty list: words only",
         least=2,
         source="table 7",
     )
     regressor_layers: int = setting(3, "layers of the regressor", least=0, source="figure 5")
-    attention_heads: int = setting(8, "of each layer", least=1, source="figure 6")
+    attention_heads: int = setting(
+        8, "attention heads of each layer of the regressor", least=1, source="figure 6"
+    )
     min_proposals: int = setting(
         4,
-        "a shorter sentence gets more rounds of proposals, so that one word can carry several "
-        "labels; 0: one proposal per word (the paper)",
+        "smallest number of proposals of a sentence. A shorter one gets more rounds of them, so "
+        "that one word can carry several labels; 0: one proposal per word (the paper)",
         least=0,
-        source="proposer_regressor_paper.cfg",
+        source="configs/proposer_regressor_paper.cfg",
     )
     without: List[str] = setting(
         [],
-        "parts to leave out: the backward block of the pyramid; in the attention the spatial "
-        "modulation; the gated update of the query; the label in the query; the refinement of the "
+        "parts to leave out: the backward block of the pyramid; the spatial modulation of the "
+        "attention; the gated update of the query; the label in the query; the refinement of the "
         "location, or of the label, from layer to layer",
         choices=PARTS,
         source="table 6",
     )
     batch_words: int = setting(
         384,
-        "padded words that the head reads at once, for memory and speed; it changes no span. On a "
-        "CPU less padding saves more than fewer steps of the recurrent layers; a GPU wants more",
+        "padded words that the head reads at once: for memory and speed, it changes no span. Small "
+        "batches have little padding, which is faster on a CPU; a GPU wants more",
         least=1,
-        source="proposer_regressor_paper.cfg",
+        source="configs/proposer_regressor_paper.cfg",
     )
 
     def conflict(self) -> Optional[str]:
@@ -74,5 +76,5 @@ class ProposerRegressorSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class ProposerRegressorOptions(Options):
-    """At run time. A score is p / (p + P(None)), p the probability of label and span together; 0.5
-    is the paper's rule."""
+    """Settings at run time. A score is p / (p + P(None)), p the probability of label and span
+    together; 0.5 is the paper's rule."""
