@@ -9,7 +9,6 @@ from typing import Any, Dict, List
 
 import pytest
 
-from benchmarks import tables
 from spacy_nested_ner.settings import defaults_of, describe
 from spacy_nested_ner.systems import all_systems
 
