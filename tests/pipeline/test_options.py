@@ -24,7 +24,7 @@ WRONG = [
     ("mrc_ner", "decoding", "some", 'one of "nested", "flat"'),
     ("diffusion_ner", "steps", 2.7, "a whole number from 1 to 1000"),
     ("diffusion_ner", "steps", 0, "a whole number from 1 to 1000"),
-    ("diffusion_ner", "n_spans", "10", "a whole number of at least 1"),
+    ("diffusion_ner", "n_spans", "10", "null or a whole number of at least 1"),
     ("diffusion_ner", "spans_per_word", -1, "a number of at least 0"),
     ("diffusion_ner", "seed", 10**18, "a whole number from 0 to 4294967295"),
     ("diffusion_ner", "score", "total", 'one of "sum", "label"'),
