@@ -67,10 +67,10 @@ class Setting:
 
     def _bounds(self) -> str:
         if self.least is not None and self.most is not None:
-            return f" from {self.least} to {self.most}"
-        low = f" of at least {self.least}" if self.least is not None else ""
-        low = f" above {self.above}" if self.above is not None else low
-        return low + (f", at most {self.most}" if self.most is not None else "")
+            return f" from {self.least:.12g} to {self.most:.12g}"
+        low = f" of at least {self.least:.12g}" if self.least is not None else ""
+        low = f" above {self.above:.12g}" if self.above is not None else low
+        return low + (f", at most {self.most:.12g}" if self.most is not None else "")
 
 
 _NAMES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from hashlib import blake2b
@@ -101,12 +102,15 @@ def make_console_logger(
         def finalize() -> None:
             end_table()
             msg = Printer(no_print=True)
+            on_terminal = stdout.isatty() and not os.environ.get("NO_COLOR")
+            msg.show_color = msg.show_color and on_terminal
             if scores:
                 best, step = max(scores)
                 print(msg.info(f"model-best: step {step}, score {best:.2f}"), file=stdout)
                 for name, fit in thresholds[step].items():
                     print(msg.info(f"'{name}': {describe(Fit(**fit))}"), file=stdout)
-                for problem in _problems(nlp, best, step, steps - 1):
+                gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
+                for problem in _problems(nlp, best, step, steps - 1, gain):
                     print(msg.warn(problem), file=stdout)
 
         return log_step, finalize
@@ -114,10 +118,17 @@ def make_console_logger(
     return setup
 
 
-def _problems(nlp: Language, best: float, best_step: int, last_step: int) -> List[str]:
-    """What is wrong with a training, each with the remedy."""
+def _problems(
+    nlp: Language, best: float, best_step: int, last_step: int, fitted: float
+) -> List[str]:
+    """What is wrong with a training, each with the remedy. fitted: F at the best threshold."""
     found = []
-    if not best:
+    if not best and fitted:
+        found.append(
+            "The score is 0: no right entity in the dev data reaches the threshold of the config. "
+            "The saved pipeline has a lower one. Train longer (--training.max_steps)."
+        )
+    elif not best:
         found.append(
             "The score is 0: the pipeline finds no right entity in the dev data. Train longer "
             "(--training.max_steps), and check the data with `nested-ner inspect`."

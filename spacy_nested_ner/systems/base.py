@@ -48,7 +48,7 @@ class ModelSettings(Settings):
 class Options(Settings):
     """Settings of a head at run time. Subclasses add their own."""
 
-    threshold: float = setting(0.5, "smallest score of a span", least=0, most=1.0)
+    threshold: float = setting(0.5, "smallest score of a span", least=0, most=1)
 
 
 @dataclass(frozen=True)

@@ -98,3 +98,16 @@ def test_failing_to_choose_does_not_end_training(tmp_path) -> None:
     with pytest.warns(UserWarning, match="its threshold stays, choosing it failed: .*Corpus path"):
         make_fit_threshold()(nlp).to_disk(tmp_path / "saved")
     assert spacy.load(tmp_path / "saved").get_pipe("ner").cfg["threshold"] == 0.5
+
+
+def test_a_lower_threshold_finds_what_training_did_not() -> None:
+    nlp = make_pipeline("piqn_ner")
+    fit = {"threshold": 0.3, "f": 0.4, "old_threshold": 0.8, "old_f": 0.0}
+    nlp.meta["thresholds"] = {"ner": fit}
+    printed = run_logger(nlp, [0.0, 0.0])
+    assert "no right entity in the dev data reaches the threshold of the config" in printed
+    assert "nested-ner inspect" not in printed
+
+
+def test_no_colours_where_no_terminal_is() -> None:
+    assert "\x1b" not in run_logger(make_pipeline("piqn_ner"), [0.3, 0.2])

@@ -405,7 +405,8 @@ def test_wrong_settings_are_refused(changes, problem) -> None:
 
 
 def test_the_paper_config_builds_the_form_of_the_paper() -> None:
-    """Sections 2.1 to 2.5 and what the authors ran on GENIA; see docs/locate_and_label_ner.md."""
+    """Sections 2.1 to 2.5 and what the authors ran on GENIA; see
+    docs/systems/locate_and_label_ner.md."""
     head = from_config("locate_and_label_paper", LocateAndLabelSettings, LocateAndLabel, 1024, 5)
     shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
     h = 1024  # the encoder has the BiLSTM

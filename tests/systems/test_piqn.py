@@ -166,7 +166,7 @@ def test_short_sentences_get_extra_rounds_of_queries() -> None:
 
 
 def test_the_paper_config_builds_the_form_of_the_paper() -> None:
-    """Section 3, appendix B, and what the authors' code adds; see docs/piqn_ner.md."""
+    """Section 3, appendix B, and what the authors' code adds; see docs/systems/piqn_ner.md."""
     head = from_config("piqn_paper", PIQNSettings, PIQN, width=384, n_labels=5, n_queries=60)
     shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
     h = 384

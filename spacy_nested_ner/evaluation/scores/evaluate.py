@@ -69,7 +69,7 @@ class Evaluation:
     thresholds: List[Dict[str, Any]]
 
     def to_dict(self) -> Dict[str, Any]:
-        """All numbers, ready for JSON. docs/evaluation.md says what each one means."""
+        """All numbers, ready for JSON; docs/guide/evaluation.md says what each one is."""
         return {
             "scored_on": self.scored_on,
             "raw_text": None if self.raw is None else strict(self.raw).to_dict(),
