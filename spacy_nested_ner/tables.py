@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List
 
-import numpy as np
-
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
@@ -19,6 +17,8 @@ def to_dicts(doc: Doc, spans_key: str = "sc") -> List[Dict[str, Any]]:
         none.
     RAISES (ValueError): If the doc has no spans of that key; names those that it has.
     """
+    import numpy as np
+
     if spans_key not in doc.spans:
         keys = ", ".join(map(repr, doc.spans)) or "none"
         raise ValueError(f"The doc has no spans under {spans_key!r}. Its spans keys: {keys}.")

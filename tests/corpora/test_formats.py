@@ -24,7 +24,7 @@ from spacy_nested_ner.corpora import (
 )
 
 PACKAGE = Path(corpora.__file__).parent
-PAGE = Path(__file__).parents[2] / "docs" / "corpora.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "corpora.md"
 
 
 def test_the_page_on_corpora_names_every_format_and_no_other():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Dict, List
 
 import pytest
@@ -70,8 +71,10 @@ def test_what_is_chosen_is_what_it_scores(half_trained) -> None:
 def test_nearest_ends_are_predicted_at_each_threshold() -> None:
     """Where a start takes the nearest end, a lower threshold finds other spans."""
     nlp = train(make_pipeline("mrc_ner", decoding="flat"), 35)
-    every, some = found_at(nlp, 0.05), found_at(nlp, 0.25)
-    assert any(set(few) - set(many) for few, many in zip(some, every))
+    found = [found_at(nlp, threshold) for threshold in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)]
+    assert any(
+        set(few) - set(many) for every, some in pairwise(found) for few, many in zip(some, every)
+    )
     fits, _ = fit_thresholds(nlp, make_examples(nlp))
     saved = with_thresholds(nlp, fits)
     f = saved.evaluate(make_examples(saved))["nested_f"]
