@@ -90,7 +90,7 @@ setup(
             "spacy_nested_ner.encoders.layer_mean:build_layer_mean_tok2vec",
         ],
         "thinc_optimizers": [
-            "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:make_adamw",
+            "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:AdamW",
         ],
         "thinc_schedules": [
             "spacy_nested_ner.two_stage_linear.v1 = "

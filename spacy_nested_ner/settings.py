@@ -1,5 +1,6 @@
 """Settings as frozen dataclasses: each stands once, with its default, range, meaning and source.
-Signatures, defaults of configs, checks and the tables of the docs are made from them.
+The meaning is in the docstring of the class. Signatures, defaults of configs, checks and the tables
+of the docs are made from them.
 
 Plain Python, so that factories and the command line read them without torch.
 """
@@ -10,8 +11,10 @@ import dataclasses
 import functools
 import inspect
 import math
+import re
+import sys
 import typing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
@@ -21,13 +24,13 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tup
 class Setting:
     """What is known of a setting beside its default and its type.
 
-    meaning: for the docs. source: paper, table or figure that varies it, or what it gains.
-    least, most: of a number, inclusive. above: a number must be larger. choices: of a text, or of
-    each text of a list.
+    meaning: for the docs, from the docstring. source: paper, table or figure that varies it, or
+    what it gains. least, most: of a number, inclusive. above: a number must be larger. choices: of
+    a text, or of each text of a list.
     derived: set by the encoder, not by the user; it stands in no config.
     """
 
-    meaning: str
+    meaning: str = ""
     source: str = ""
     least: Optional[float] = None
     above: Optional[float] = None
@@ -83,9 +86,9 @@ _NAMES = {
 }
 
 
-def setting(default: Any, meaning: str, **more: Any) -> Any:
+def setting(default: Any, **more: Any) -> Any:
     """A field of a `Settings` class; `more`: see `Setting`. A list or dict is copied each time."""
-    metadata = {"setting": Setting(meaning, **more)}
+    metadata = {"setting": Setting(**more)}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -94,7 +97,8 @@ def setting(default: Any, meaning: str, **more: Any) -> Any:
 @dataclass(frozen=True)
 class Settings:
     """Base of all groups of settings. The type hints are bool, int, float, str, `List[int]`,
-    `List[str]` or `Dict[str, str]`, each of them alone or `Optional`.
+    `List[str]` or `Dict[str, str]`, each of them alone or `Optional`. The docstring says what each
+    setting means, in lines of the form `name: meaning.`; further lines of one are indented.
 
     RAISES (ValueError): For the first value of a wrong type or out of range, by name.
     """
@@ -122,16 +126,50 @@ S = TypeVar("S", bound=Settings)
 
 
 def describe(kind: Type[Settings]) -> Dict[str, Setting]:
-    """What is known of each setting: those of the class itself in order, then its bases'."""
-    own = kind.__annotations__
+    """What is known of each setting: those of the class itself in order, then its bases'.
+
+    RAISES (ValueError): For a setting that no docstring speaks of.
+    """
+    # Settings are checked for every doc: the docstring is read once.
+    if kind not in _DESCRIBED:
+        _DESCRIBED[kind] = _described(kind)
+    return _DESCRIBED[kind]
+
+
+def _described(kind: Type[Settings]) -> Dict[str, Setting]:
+    own, meanings = kind.__annotations__, _meanings(kind)
     ordered = sorted(fields(kind), key=lambda each: each.name not in own)
-    return {each.name: each.metadata["setting"] for each in ordered}
+    missing = [each.name for each in ordered if each.name not in meanings]
+    if missing and sys.flags.optimize < 2:  # with -OO there are no docstrings
+        raise ValueError(f"the docstring of {kind.__name__} must say what {missing[0]} means")
+    return {
+        each.name: replace(each.metadata["setting"], meaning=meanings.get(each.name, ""))
+        for each in ordered
+    }
+
+
+def _meanings(kind: type) -> Dict[str, str]:
+    """What the docstrings of a class and its bases say of each name."""
+    found: Dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        for name, text in _MEANING.findall(inspect.cleandoc(each.__doc__ or "")):
+            found[name] = " ".join(text.split()).removesuffix(".")
+    return found
+
+
+_MEANING = re.compile(r"^(\w+): (.*(?:\n +.*)*)", re.MULTILINE)
 
 
 def type_hints(kind: Type[Settings]) -> Dict[str, Any]:
     """The type of each setting."""
-    hints = typing.get_type_hints(kind)
-    return {name: hints[name] for name in describe(kind)}
+    if kind not in _HINTS:
+        hints = typing.get_type_hints(kind)
+        _HINTS[kind] = {name: hints[name] for name in describe(kind)}
+    return _HINTS[kind]
+
+
+_DESCRIBED: Dict[type, Dict[str, Setting]] = {}
+_HINTS: Dict[type, Dict[str, Any]] = {}
 
 
 def names_of(kind: Type[Settings]) -> List[str]:

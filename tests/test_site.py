@@ -53,6 +53,14 @@ def test_each_setting_has_a_row(macros, name: str) -> None:
             assert shown[key][3] == macros.escaped(describe(settings)[key].meaning)
 
 
+def test_each_encoder_has_its_table(macros) -> None:
+    text = "".join(page.read_text("utf8") for page in PAGES)
+    for name, settings in macros.ENCODERS.items():
+        shown = {cells[0].strip("`"): cells[1] for cells in rows(macros.encoder_table(name))}
+        assert shown == {key: f"`{json.dumps(v)}`" for key, v in defaults_of(settings).items()}
+        assert text.count(f'encoder_table("{name}")') == 1
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_each_system_has_its_page(name: str) -> None:
     text = (ROOT / "docs" / "systems" / f"{name}_ner.md").read_text("utf8")

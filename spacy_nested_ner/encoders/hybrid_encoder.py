@@ -39,73 +39,52 @@ Backprop = Callable[[List[Floats2d]], List[Any]]
 
 @dataclass(frozen=True)
 class HybridEncoderSettings(Settings):
-    """Of `HybridEncoder.v1`."""
+    """Of `HybridEncoder.v1`.
 
-    static_vectors: bool = setting(
-        False,
-        "read the vectors of the pipeline's vocab, which stay as they are; a word without one has "
-        "zeros",
-    )
-    static_width: Optional[int] = setting(
-        None, "width of a learned projection of the static vectors, null for none", least=1
-    )
-    pos_width: int = setting(0, "width of the part-of-speech embedding, 0 for none", least=0)
-    pos_attr: str = setting(
-        "tag",
-        'part of speech: the "tag" (fine) or the "pos" (coarse) as another component predicts it. '
-        "That component stands before this one and, in training, in "
-        "`training.annotating_components`, with the tok2vec or transformer that it listens to",
-        choices=("tag", "pos"),
-    )
-    char_width: int = setting(
-        0,
-        "width of the character part (even, half per direction), 0 for none: a recurrent layer "
-        "over the word's printable ASCII characters, one sign for all others, and an end mark",
-        least=0,
-    )
-    char_embedding_width: int = setting(50, "width of a character", least=1)
-    char_cell: str = setting("lstm", "cell of the character part", choices=("lstm", "gru"))
+    static_vectors: read the vectors of the pipeline's vocab, which stay as they are; a word without
+        one has zeros.
+    static_width: width of a learned projection of the static vectors, null for none.
+    pos_width: width of the part-of-speech embedding, 0 for none.
+    pos_attr: part of speech: the "tag" (fine) or the "pos" (coarse) as another component predicts
+        it. That component stands before this one and, in training, in
+        `training.annotating_components`, with the tok2vec or transformer that it listens to.
+    char_width: width of the character part (even, half per direction), 0 for none: a recurrent
+        layer over the word's printable ASCII characters, one sign for all others, and an end mark.
+    char_embedding_width: width of a character.
+    char_cell: cell of the character part.
+    char_pooling: what stands for a word: the "mean" over its characters or the "last" state of each
+        direction.
+    dropout: dropout on static vectors, tags and characters; null follows `training.dropout`. The
+        contextual part has its own.
+    word_rnn: cell of a recurrent layer along the words of the doc in both directions, null for
+        none.
+    rnn_width: width of the recurrent layer along the words (even, half per direction), null for
+        that of the contextual part.
+    rnn_layers: recurrent layers along the words, one on top of the other.
+    tok2vec_in_rnn: the recurrent layer along the words reads the contextual part; false: its output
+        and the contextual part stand side by side.
+    width: width of a last linear layer, null for none.
+    batch_words: padded positions that a recurrent layer sees at once; docs and word forms are
+        sorted by length.
+    """
+
+    static_vectors: bool = setting(False)
+    static_width: Optional[int] = setting(None, least=1)
+    pos_width: int = setting(0, least=0)
+    pos_attr: str = setting("tag", choices=("tag", "pos"))
+    char_width: int = setting(0, least=0)
+    char_embedding_width: int = setting(50, least=1)
+    char_cell: str = setting("lstm", choices=("lstm", "gru"))
     char_pooling: str = setting(
-        "mean",
-        'what stands for a word: the "mean" over its characters or the "last" state of each '
-        "direction",
-        choices=("mean", "last"),
-        source="authors' code has the mean",
+        "mean", choices=("mean", "last"), source="authors' code has the mean"
     )
-    dropout: Optional[float] = setting(
-        None,
-        "dropout on static vectors, tags and characters; null follows `training.dropout`. The "
-        "contextual part has its own",
-        least=0,
-        most=0.99,
-    )
-    word_rnn: Optional[str] = setting(
-        None,
-        "cell of a recurrent layer along the words of the doc in both directions, null for none",
-        choices=("lstm", "gru"),
-    )
-    rnn_width: Optional[int] = setting(
-        None,
-        "width of the recurrent layer along the words (even, half per direction), null for that of "
-        "the contextual part",
-        least=1,
-    )
-    rnn_layers: int = setting(
-        1, "recurrent layers along the words, one on top of the other", least=1
-    )
-    tok2vec_in_rnn: bool = setting(
-        True,
-        "the recurrent layer along the words reads the contextual part; false: its output and the "
-        "contextual part stand side by side",
-        source="authors' code has false for KBP17",
-    )
-    width: Optional[int] = setting(None, "width of a last linear layer, null for none", least=1)
-    batch_words: int = setting(
-        1024,
-        "padded positions that a recurrent layer sees at once; docs and word forms are sorted by "
-        "length",
-        least=1,
-    )
+    dropout: Optional[float] = setting(None, least=0, most=0.99)
+    word_rnn: Optional[str] = setting(None, choices=("lstm", "gru"))
+    rnn_width: Optional[int] = setting(None, least=1)
+    rnn_layers: int = setting(1, least=1)
+    tok2vec_in_rnn: bool = setting(True, source="authors' code has false for KBP17")
+    width: Optional[int] = setting(None, least=1)
+    batch_words: int = setting(1024, least=1)
 
     def conflict(self) -> Optional[str]:
         wrong = [

@@ -23,19 +23,16 @@ Windows = Tuple[List[Tuple[int, int]], Joint]
 
 @dataclass(frozen=True)
 class PairEncoderSettings(FineTuning):
-    """Of `PairEncoder.v1`."""
+    """Of `PairEncoder.v1`.
 
-    max_pieces: Optional[int] = setting(
-        None,
-        "longest input in pieces, special ones included; null for the encoder's limit",
-        least=8,
-    )
-    gradient_checkpointing: bool = setting(
-        False,
-        "a training step keeps what goes into each layer and computes the rest again on the way "
-        "back: less memory for many labels, a third more time. It can be set in `attrs` of a "
-        "trained model",
-    )
+    max_pieces: longest input in pieces, special ones included; null for the encoder's limit.
+    gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
+        again on the way back: less memory for many labels, a third more time. It can be set in
+        `attrs` of a trained model.
+    """
+
+    max_pieces: Optional[int] = setting(None, least=8)
+    gradient_checkpointing: bool = setting(False)
 
 
 @configured(ARCHITECTURE, PairEncoderSettings)

@@ -26,19 +26,17 @@ SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
 
 @dataclass(frozen=True)
 class FineTuning(Settings):
-    """How a pretrained encoder learns. Both can be set in `attrs` of a trained model."""
+    """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
 
-    mixed_precision: bool = setting(
-        False,
-        "matrix products in bfloat16 in training, about twice as fast where the hardware has them "
-        "(GPUs, CPUs with avx512_bf16 or amx_bf16) and slower where it has not. Weights and "
-        "predictions are float32 in any case",
-    )
-    frozen: bool = setting(
-        False,
-        "the encoder does not learn and has no dropout: it costs a training step no more than a "
-        "prediction",
-    )
+    mixed_precision: matrix products in bfloat16 in training, about twice as fast where the hardware
+        has them (GPUs, CPUs with avx512_bf16 or amx_bf16) and slower where it has not. Weights and
+        predictions are float32 in any case.
+    frozen: the encoder does not learn and has no dropout: it costs a training step no more than a
+        prediction.
+    """
+
+    mixed_precision: bool = setting(False)
+    frozen: bool = setting(False)
 
 
 class PretrainedShim(TorchShim):

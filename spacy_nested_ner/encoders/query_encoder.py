@@ -35,45 +35,31 @@ Backprop = Callable[[EncoderOutput], List[Any]]
 
 @dataclass(frozen=True)
 class QueryEncoderSettings(Settings):
-    """Of `QueryEncoder.v1`."""
+    """Of `QueryEncoder.v1`.
 
-    n_queries: int = setting(60, "number of queries (M)", least=1, source="figure 2")
-    context: int = setting(
-        32,
-        "words of the doc on either side of a segment that are encoded with it and dropped "
-        "afterwards, as many as fit. Queries do not attend to them",
-        least=0,
-        source="authors' code has the neighbouring sentences",
-    )
-    word_pooling: str = setting(
-        "max",
-        "how the pieces of a word make its vector",
-        choices=("max", "mean", "first"),
-        source="authors' code",
-    )
-    query_type_embedding: bool = setting(
-        True, "add one more learned vector, the same for all queries", source="U^q of eq. 1"
-    )
-    query_interaction: bool = setting(
-        True, "queries attend to each other; the head must have the same setting", source="table 3"
-    )
+    n_queries: number of queries (M).
+    context: words of the doc on either side of a segment that are encoded with it and dropped
+        afterwards, as many as fit. Queries do not attend to them.
+    word_pooling: how the pieces of a word make its vector.
+    query_type_embedding: add one more learned vector, the same for all queries.
+    query_interaction: queries attend to each other; the head must have the same setting.
+    mark_segment: mark the pieces of the segment by token type 1; its context has 0. Off by default:
+        RoBERTa has one type only and sentence encoders never saw type 1.
+    max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit.
+    batch_pieces: padded pieces and queries that the encoder sees at once; segments are sorted by
+        length. It can be set in `attrs` of a trained model.
+    """
+
+    n_queries: int = setting(60, least=1, source="figure 2")
+    context: int = setting(32, least=0, source="authors' code has the neighbouring sentences")
+    word_pooling: str = setting("max", choices=("max", "mean", "first"), source="authors' code")
+    query_type_embedding: bool = setting(True, source="U^q of eq. 1")
+    query_interaction: bool = setting(True, source="table 3")
     mark_segment: bool = setting(
-        False,
-        "mark the pieces of the segment by token type 1; its context has 0. Off by default: "
-        "RoBERTa has one type only and sentence encoders never saw type 1",
-        source="authors' code, where queries attend to the context, too",
+        False, source="authors' code, where queries attend to the context, too"
     )
-    max_pieces: Optional[int] = setting(
-        None,
-        "longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit",
-        least=3,
-    )
-    batch_pieces: int = setting(
-        1024,
-        "padded pieces and queries that the encoder sees at once; segments are sorted by length. "
-        "It can be set in `attrs` of a trained model",
-        least=1,
-    )
+    max_pieces: Optional[int] = setting(None, least=3)
+    batch_pieces: int = setting(1024, least=1)
 
 
 @configured(ARCHITECTURE, QueryEncoderSettings)

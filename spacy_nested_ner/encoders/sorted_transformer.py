@@ -32,24 +32,19 @@ SortedTransformer = Model[List[Doc], List[Floats2d]]
 
 @dataclass(frozen=True)
 class SortedTransformerSettings(FineTuning):
-    """Of `SortedTransformer.v1`."""
+    """Of `SortedTransformer.v1`.
 
-    word_pooling: str = setting(
-        "mean", "how the pieces of a word make its vector", choices=("max", "mean", "first")
-    )
-    max_pieces: Optional[int] = setting(
-        None,
-        "longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A longer "
-        "doc is read in windows that overlap by half; a word's vector comes from the window in "
-        "which it is most central. Nothing is cut off",
-        least=3,
-    )
-    batch_pieces: Optional[int] = setting(
-        None,
-        "padded pieces that the encoder sees at once, for speed and memory only; null for 256 on a "
-        "CPU and 8192 on a GPU. It can be set in `attrs` of a trained model",
-        least=1,
-    )
+    word_pooling: how the pieces of a word make its vector.
+    max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A
+        longer doc is read in windows that overlap by half; a word's vector comes from the window in
+        which it is most central. Nothing is cut off.
+    batch_pieces: padded pieces that the encoder sees at once, for speed and memory only; null for
+        256 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
+    """
+
+    word_pooling: str = setting("mean", choices=("max", "mean", "first"))
+    max_pieces: Optional[int] = setting(None, least=3)
+    batch_pieces: Optional[int] = setting(None, least=1)
 
 
 @configured(ARCHITECTURE, SortedTransformerSettings)

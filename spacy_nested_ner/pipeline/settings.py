@@ -8,44 +8,30 @@ from spacy_nested_ner.settings import Settings, setting
 
 @dataclass(frozen=True)
 class PipeSettings(Settings):
-    """What all components share."""
+    """What all components share.
 
-    spans_key: str = setting(
-        "sc", "key of `doc.spans` that gold is read from and predictions are written to"
-    )
-    overlap: str = setting(
-        "any",
-        'which entities may overlap: "any"; "no_crossing", nested ones only; "flat", none. The one '
-        "with the lower score gives way",
-        choices=("any", "no_crossing", "flat"),
-    )
-    labels_per_span: Optional[int] = setting(
-        None, "most labels of one span; null for any number", least=1
-    )
-    set_ents: Optional[str] = setting(
-        None,
-        "replace `doc.ents`, which cannot overlap, by the outermost, innermost or highest scored "
-        "spans; null leaves it alone",
-        choices=("outermost", "innermost", "highest"),
-    )
-    split_sentences: bool = setting(
-        True,
-        "a component that learned from single sentences splits longer docs that have no sentence "
-        "boundaries, for itself alone",
-    )
-    window: int = setting(
-        128, "longest segment in tokens; a longer one is read in windows that overlap", least=1
-    )
-    stride: int = setting(
-        96, "tokens from the start of one window to the start of the next", least=1
-    )
-    adversarial: float = setting(
-        0.0,
-        "adversarial training: a second pass of each step perturbs the embeddings along their "
-        "gradient, by a vector of this norm. A step takes twice the time; 0 for none",
-        least=0,
-        source="Miyato et al. 2017, section 3",
-    )
+    spans_key: key of `doc.spans` that gold is read from and predictions are written to.
+    overlap: which entities may overlap: "any"; "no_crossing", nested ones only; "flat", none. The
+        one with the lower score gives way.
+    labels_per_span: most labels of one span; null for any number.
+    set_ents: replace `doc.ents`, which cannot overlap, by the outermost, innermost or highest
+        scored spans; null leaves it alone.
+    split_sentences: a component that learned from single sentences splits longer docs that have no
+        sentence boundaries, for itself alone.
+    window: longest segment in tokens; a longer one is read in windows that overlap.
+    stride: tokens from the start of one window to the start of the next.
+    adversarial: adversarial training: a second pass of each step perturbs the embeddings along
+        their gradient, by a vector of this norm. A step takes twice the time; 0 for none.
+    """
+
+    spans_key: str = setting("sc")
+    overlap: str = setting("any", choices=("any", "no_crossing", "flat"))
+    labels_per_span: Optional[int] = setting(None, least=1)
+    set_ents: Optional[str] = setting(None, choices=("outermost", "innermost", "highest"))
+    split_sentences: bool = setting(True)
+    window: int = setting(128, least=1)
+    stride: int = setting(96, least=1)
+    adversarial: float = setting(0.0, least=0, source="Miyato et al. 2017, section 3")
 
     def conflict(self) -> Optional[str]:
         if self.stride > self.window:

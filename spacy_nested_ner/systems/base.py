@@ -31,24 +31,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelSettings(Settings):
-    """Settings of a system's model. Subclasses add their own."""
+    """Settings of a system's model. Subclasses add their own.
 
-    dropout: Optional[float] = setting(
-        None, "dropout of the head; null follows `training.dropout`", least=0, most=0.99
-    )
-    batch_words: int = setting(
-        512,
-        "padded words that the head reads at once: for memory and speed, it changes no span. A "
-        'trained pipe keeps its own in `pipe.model.attrs["batch_words"]`',
-        least=1,
-    )
+    dropout: dropout of the head; null follows `training.dropout`.
+    batch_words: padded words that the head reads at once: for memory and speed, it changes no span.
+        A trained pipe keeps its own in `pipe.model.attrs["batch_words"]`.
+    """
+
+    dropout: Optional[float] = setting(None, least=0, most=0.99)
+    batch_words: int = setting(512, least=1)
 
 
 @dataclass(frozen=True)
 class Options(Settings):
-    """Settings of a head at run time. Subclasses add their own."""
+    """Settings of a head at run time. Subclasses add their own.
 
-    threshold: float = setting(0.5, "smallest score of a span", least=0.0, most=1.0)
+    threshold: smallest score of a span.
+    """
+
+    threshold: float = setting(0.5, least=0, most=1)
 
 
 @dataclass(frozen=True)

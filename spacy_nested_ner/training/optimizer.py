@@ -30,7 +30,8 @@ class GroupedOptimizer(Protocol):
 
 
 class AdamW(Optimizer):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), one step over all parameters.
+    """`spacy_nested_ner.AdamW.v1`: Adam with decoupled weight decay (Loshchilov and Hutter 2019),
+    one step over all parameters.
 
     Weights are updated in place by `flush`, which is called by `step_schedules` (so by
     `spacy train` after each step), by a call with a parameter that is already waiting (a new step
@@ -56,7 +57,7 @@ class AdamW(Optimizer):
 
     def __init__(
         self,
-        learn_rate: FloatOrSeq,
+        learn_rate: FloatOrSeq = 1e-3,
         *,
         head_learn_rate: Optional[FloatOrSeq] = None,
         weight_decay: FloatOrSeq = 0.01,
@@ -191,30 +192,6 @@ class AdamW(Optimizer):
             {**common, "params": parameters, "lr": rate, "weight_decay": decay}
             for (rate, decay), parameters in members.items()
         ]
-
-
-def make_adamw(
-    learn_rate: FloatOrSeq = 1e-3,
-    *,
-    head_learn_rate: Optional[FloatOrSeq] = None,
-    weight_decay: FloatOrSeq = 0.01,
-    beta1: FloatOrSeq = 0.9,
-    beta2: FloatOrSeq = 0.999,
-    eps: FloatOrSeq = 1e-8,
-    grad_clip: FloatOrSeq = 1.0,
-    bias_correction: bool = True,
-) -> Optimizer:
-    """`spacy_nested_ner.AdamW.v1`: see `AdamW` for the arguments."""
-    return AdamW(
-        learn_rate,
-        head_learn_rate=head_learn_rate,
-        weight_decay=weight_decay,
-        beta1=beta1,
-        beta2=beta2,
-        eps=eps,
-        grad_clip=grad_clip,
-        bias_correction=bias_correction,
-    )
 
 
 def _parameter_keys(model: Model) -> Set[KeyT]:

@@ -1,5 +1,6 @@
 """Settings of the components: refused by name wherever they come from."""
 
+from dataclasses import dataclass
 from typing import Any, Dict
 
 import numpy as np
@@ -9,7 +10,7 @@ import srsly
 from spacy.language import Language
 
 from spacy_nested_ner.pipeline.settings import PipeSettings
-from spacy_nested_ner.settings import defaults_of
+from spacy_nested_ner.settings import Settings, defaults_of, describe, setting
 from spacy_nested_ner.systems import all_systems
 from tests.conftest import SENTENCES, make_examples, make_pipeline
 
@@ -24,7 +25,7 @@ WRONG = [
     ("mrc_ner", "decoding", "some", 'one of "nested", "flat"'),
     ("diffusion_ner", "steps", 2.7, "a whole number from 1 to 1000"),
     ("diffusion_ner", "steps", 0, "a whole number from 1 to 1000"),
-    ("diffusion_ner", "n_spans", "10", "a whole number of at least 1"),
+    ("diffusion_ner", "n_spans", "10", "null or a whole number of at least 1"),
     ("diffusion_ner", "spans_per_word", -1, "a number of at least 0"),
     ("diffusion_ner", "seed", 10**18, "a whole number from 0 to 4294967295"),
     ("diffusion_ner", "score", "total", 'one of "sum", "label"'),
@@ -152,3 +153,27 @@ def test_the_error_handler_is_not_asked_about_settings(pipelines) -> None:
     finally:
         pipe.set_error_handler(spacy.util.raise_error)
     assert not asked
+
+
+@dataclass(frozen=True)
+class Documented(Settings):
+    """Of a component.
+
+    size: how much: "few", or
+        size: of all.
+    """
+
+    size: int = setting(1)
+
+
+@dataclass(frozen=True)
+class Silent(Documented):
+    """Says nothing."""
+
+    rate: int = setting(2)
+
+
+def test_the_docstring_says_what_a_setting_means():
+    assert describe(Documented)["size"].meaning == 'how much: "few", or size: of all'
+    with pytest.raises(ValueError, match="docstring of Silent must say what rate means"):
+        describe(Silent)

@@ -9,9 +9,12 @@ from spacy_nested_ner.systems.base import Limit, ModelSettings, Options, System
 
 @dataclass(frozen=True)
 class ToySettings(ModelSettings):
-    """Of the model."""
+    """Of the model.
 
-    hidden_width: int = setting(16, "of the hidden layer", least=1)
+    hidden_width: of the hidden layer.
+    """
+
+    hidden_width: int = setting(16, least=1)
 
 
 class ToySystem(System):

@@ -1,6 +1,6 @@
 """Settings of `diffusion_ner`. Tables, figures and sections are those of Shen et al. 2023."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Dict, Optional
 
@@ -71,22 +71,8 @@ PAPER = Variant(
     rollout=0,
     auxiliary=False,
 )
-AUTHORS = Variant(
-    lstm_dropout=0.1,
-    feedforward=1,
-    span_pooling="boundaries",
-    span_kinds=1,
-    pointer="additive",
-    boundary="sigmoid",
-    offset_reach=0,
-    answer_pooling=False,
-    with_width=True,
-    assignment="balanced",
-    match_distance=0.0,
-    none="unmatched",
-    none_weight=None,
-    rollout=0,
-    auxiliary=False,
+AUTHORS = replace(
+    PAPER, span_pooling="boundaries", with_width=True, assignment="balanced", none_weight=None
 )
 # The ablation adds its own.
 VARIANTS: Dict[str, Variant] = {"default": Variant(), "paper": PAPER, "authors": AUTHORS}
@@ -94,83 +80,43 @@ VARIANTS: Dict[str, Variant] = {"default": Variant(), "paper": PAPER, "authors":
 
 @dataclass(frozen=True)
 class DiffusionSettings(ModelSettings):
-    """Settings of the model."""
+    """Settings of the model.
 
-    variant: str = setting(
-        "default",
-        'form of the head: "default"; "paper", as printed; "authors", as in their code',
-        source="configs/diffusion_paper.cfg",
-    )
-    hidden_width: int = setting(
-        128, "width of the span vectors", least=1, source="configs/diffusion_transformer.cfg"
-    )
-    word_width: Optional[int] = setting(
-        None,
-        "width of the word vectors; null for `hidden_width`. Wider words cost little: most of the "
-        "time goes into the spans",
-        least=1,
-        source="configs/diffusion_transformer.cfg",
-    )
-    lstm_layers: int = setting(
-        1, "layers of the BiLSTM over the words", least=1, source='section 4.2 has "stacked" ones'
-    )
-    depth: int = setting(
-        2,
-        "layers of the span encoder",
-        least=1,
-        source="section 4.2 has 1, the authors' code 2",
-    )
-    attention_heads: int = setting(
-        4,
-        "attention heads of each layer of the span encoder",
-        least=1,
-        source="appendix C has 8",
-    )
-    schedule: str = setting(
-        "cosine", "schedule of the noise", choices=("cosine", "linear"), source="table 5"
-    )
-    timesteps: int = setting(1000, "timesteps of the noise schedule (T)", least=1, source="table 5")
-    scale: float = setting(
-        2.0,
-        "half the width of the interval that positions are mapped to (lambda)",
-        above=0,
-        source="section 5.3 has 1",
-    )
-    n_spans: Optional[int] = setting(
-        None,
-        "noisy spans of a sentence in training, never fewer than it has entities; null: as many as "
-        "`spans_per_word` says",
-        least=1,
-        source="table 6",
-    )
-    spans_per_word: float = setting(
-        1.0,
-        "noisy spans for each word in training; a short sentence counts as 30 words",
-        least=0,
-        source="a limit that `nested-ner inspect` checks",
-    )
-    repetition: float = setting(
-        0.5,
-        "share of the noisy spans that start as copies of gold entities: 1 is the paper's "
-        "repetition strategy, 0 its random strategy",
-        least=0,
-        most=1,
-        source="table 6",
-    )
-    candidate_weight: float = setting(
-        0.0,
-        "weight of a loss that teaches the classifier None on spans beside those that the pointers "
-        'find; for a pretrained encoder, together with `score = "label"`',
-        least=0,
-        source="configs/diffusion_transformer.cfg",
-    )
-    word_weight: float = setting(
-        0.0,
-        "weight of a loss that teaches each word whether an entity starts or ends there; the "
-        "pointers add these scores. 0: no such scores",
-        least=0,
-        source="configs/diffusion_transformer.cfg",
-    )
+    variant: form of the head: "default"; "paper", as printed; "authors", as in their code.
+    hidden_width: width of the span vectors.
+    word_width: width of the word vectors; null for `hidden_width`. Wider words cost little: most of
+        the time goes into the spans.
+    lstm_layers: layers of the BiLSTM over the words.
+    depth: layers of the span encoder.
+    attention_heads: attention heads of each layer of the span encoder.
+    schedule: schedule of the noise.
+    timesteps: timesteps of the noise schedule (T).
+    scale: half the width of the interval that positions are mapped to (lambda).
+    n_spans: noisy spans of a sentence in training, never fewer than it has entities; null: as many
+        as `spans_per_word` says.
+    spans_per_word: noisy spans for each word in training; a short sentence counts as 30 words.
+    repetition: share of the noisy spans that start as copies of gold entities: 1 is the paper's
+        repetition strategy, 0 its random strategy.
+    candidate_weight: weight of a loss that teaches the classifier None on spans beside those that
+        the pointers find; for a pretrained encoder, together with `score = "label"`.
+    word_weight: weight of a loss that teaches each word whether an entity starts or ends there; the
+        pointers add these scores. 0: no such scores.
+    """
+
+    variant: str = setting("default", source="configs/diffusion_paper.cfg")
+    hidden_width: int = setting(128, least=1, source="configs/diffusion_transformer.cfg")
+    word_width: Optional[int] = setting(None, least=1, source="configs/diffusion_transformer.cfg")
+    lstm_layers: int = setting(1, least=1, source='section 4.2 has "stacked" ones')
+    depth: int = setting(2, least=1, source="section 4.2 has 1, the authors' code 2")
+    attention_heads: int = setting(4, least=1, source="appendix C has 8")
+    schedule: str = setting("cosine", choices=("cosine", "linear"), source="table 5")
+    timesteps: int = setting(1000, least=1, source="table 5")
+    scale: float = setting(2.0, above=0, source="section 5.3 has 1")
+    n_spans: Optional[int] = setting(None, least=1, source="table 6")
+    spans_per_word: float = setting(1.0, least=0, source="a limit that `nested-ner inspect` checks")
+    repetition: float = setting(0.5, least=0, most=1, source="table 6")
+    candidate_weight: float = setting(0.0, least=0, source="configs/diffusion_transformer.cfg")
+    word_weight: float = setting(0.0, least=0, source="configs/diffusion_transformer.cfg")
 
     @property
     def form(self) -> Variant:
@@ -196,46 +142,31 @@ class DiffusionSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class DiffusionOptions(Options):
-    """Settings at run time. None of them depends on what was trained with."""
+    """Settings at run time. None of them depends on what was trained with.
 
-    threshold: float = setting(0.8, "smallest score of a span", least=0, most=1)
-    steps: int = setting(
-        3, "denoising steps", least=1, most=1000, source="figure 3; the paper has 5"
-    )
-    n_spans: Optional[int] = setting(
-        None,
-        "noisy spans of a sentence; null: as many as `spans_per_word` says",
-        least=1,
-        source="figure 4; the paper has 60",
-    )
-    spans_per_word: float = setting(
-        2.0, "noisy spans for each word; a short sentence counts as 30 words", least=0
-    )
-    eta: float = setting(
-        0.0,
-        "noise of the steps: 0, none (the paper); 1, as much as in the forward process (authors' "
-        "code)",
-        least=0,
-        most=1,
-        source="equations 6 and 7",
-    )
+    threshold: smallest score of a span.
+    steps: denoising steps.
+    n_spans: noisy spans of a sentence; null: as many as `spans_per_word` says.
+    spans_per_word: noisy spans for each word; a short sentence counts as 30 words.
+    eta: noise of the steps: 0, none (the paper); 1, as much as in the forward process (authors'
+        code).
+    score: what a score is: "sum", the mean of the probabilities of label and boundaries (a third of
+        the paper's sum); "label", the probability of the label, for a model with a
+        `candidate_weight`.
+    found_in: which spans count: those of "every_step" or of the "last_step" (the paper).
+    seed: seed of the noise, which is the same for every text.
+    """
+
+    threshold: float = setting(0.8, least=0, most=1)
+    steps: int = setting(3, least=1, most=1000, source="figure 3; the paper has 5")
+    n_spans: Optional[int] = setting(None, least=1, source="figure 4; the paper has 60")
+    spans_per_word: float = setting(2.0, least=0)
+    eta: float = setting(0.0, least=0, most=1, source="equations 6 and 7")
     score: str = setting(
-        "sum",
-        'what a score is: "sum", the mean of the probabilities of label and boundaries (a third of '
-        'the paper\'s sum); "label", the probability of the label, for a model with a '
-        "`candidate_weight`",
-        choices=("sum", "label"),
-        source="configs/diffusion_transformer.cfg",
+        "sum", choices=("sum", "label"), source="configs/diffusion_transformer.cfg"
     )
-    found_in: str = setting(
-        "every_step",
-        'which spans count: those of "every_step" or of the "last_step" (the paper)',
-        choices=("every_step", "last_step"),
-        source="algorithm 2",
-    )
-    seed: int = setting(
-        0, "seed of the noise, which is the same for every text", least=0, most=2**32 - 1
-    )
+    found_in: str = setting("every_step", choices=("every_step", "last_step"), source="algorithm 2")
+    seed: int = setting(0, least=0, most=2**32 - 1)
 
     def conflict(self) -> Optional[str]:
         return spans_conflict(self.n_spans, self.spans_per_word)

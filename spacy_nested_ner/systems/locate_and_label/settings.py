@@ -9,63 +9,43 @@ from spacy_nested_ner.systems.base import ModelSettings, Options
 
 @dataclass(frozen=True)
 class LocateAndLabelSettings(ModelSettings):
-    """Settings of the model."""
+    """Settings of the model.
 
-    hidden_width: int = setting(
-        128,
-        "width of the word-level BiLSTM",
-        least=1,
-        source="configs/locate_and_label_paper.cfg",
-    )
-    lstm_layers: int = setting(
-        1,
-        "layers of the word-level BiLSTM (section 2.1); 0 where the encoder has one of its own",
-        least=0,
-        source="configs/locate_and_label_paper.cfg",
-    )
+    hidden_width: width of the word-level BiLSTM.
+    lstm_layers: layers of the word-level BiLSTM (section 2.1); 0 where the encoder has one of its
+        own.
+    lengths: lengths of the seed spans, in words (section 2.2).
+    regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
+        the sentence (authors' code), which moves a boundary to the right only; null, not at all.
+    span_filter: a filter chooses the proposals among the seeds (eq. 1-3); false: every seed is one.
+    classifier: how a span gets its label: "sigmoid", each label by itself, so that a span may carry
+        several; "softmax", one choice among the labels and None (eq. 10).
+    seed_iou: smallest IoU of a positive seed with an entity (alpha_1). The regressor learns to
+        reach entities of up to the longest seed's length / `seed_iou` words.
+    soft_examples: examples that match an entity in part count less (eq. 11 with an eta of 1).
+    negatives: seeds without entity for each seed with one in training; null takes all.
+    """
+
+    hidden_width: int = setting(128, least=1, source="configs/locate_and_label_paper.cfg")
+    lstm_layers: int = setting(1, least=0, source="configs/locate_and_label_paper.cfg")
     lengths: List[int] = setting(
         [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14],
-        "lengths of the seed spans, in words (section 2.2)",
         least=1,
         source="configs/locate_and_label_paper.cfg; benchmarks/ablations",
     )
     regressor: Optional[str] = setting(
-        "linear",
-        'how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of the '
-        "sentence (authors' code), which moves a boundary to the right only; null, not at all",
-        choices=("linear", "sigmoid"),
-        source="table 3; benchmarks/ablations",
+        "linear", choices=("linear", "sigmoid"), source="table 3; benchmarks/ablations"
     )
-    span_filter: bool = setting(
-        True,
-        "a filter chooses the proposals among the seeds (eq. 1-3); false: every seed is one",
-        source="table 3",
-    )
+    span_filter: bool = setting(True, source="table 3")
     classifier: str = setting(
-        "sigmoid",
-        'how a span gets its label: "sigmoid", each label by itself, so that a span may carry '
-        'several; "softmax", one choice among the labels and None (eq. 10)',
-        choices=("sigmoid", "softmax"),
-        source="configs/locate_and_label_paper.cfg",
+        "sigmoid", choices=("sigmoid", "softmax"), source="configs/locate_and_label_paper.cfg"
     )
     seed_iou: float = setting(
-        0.7,
-        "smallest IoU of a positive seed with an entity (alpha_1). The regressor learns to reach "
-        "entities of up to the longest seed's length / `seed_iou` words",
-        above=0,
-        most=1,
-        source="section 2.2; a limit that `nested-ner inspect` checks",
+        0.7, above=0, most=1, source="section 2.2; a limit that `nested-ner inspect` checks"
     )
-    soft_examples: bool = setting(
-        True,
-        "examples that match an entity in part count less (eq. 11 with an eta of 1)",
-        source="table 3",
-    )
+    soft_examples: bool = setting(True, source="table 3")
     negatives: Optional[float] = setting(
-        None,
-        "seeds without entity for each seed with one in training; null takes all",
-        above=0,
-        source="configs/locate_and_label_paper.cfg; the paper has 5",
+        None, above=0, source="configs/locate_and_label_paper.cfg; the paper has 5"
     )
 
     def conflict(self) -> Optional[str]:
@@ -76,26 +56,15 @@ class LocateAndLabelSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class LocateAndLabelOptions(Options):
-    """Settings at run time. A score is the probability of the label after soft-NMS."""
+    """Settings at run time. A score is the probability of the label after soft-NMS.
+
+    filter_threshold: smallest probability of a seed to become a proposal; 0 lets all pass.
+    nms_iou: smallest IoU of spans that lower each other's scores.
+    nms_decay: factor for the score of a span that overlaps a better one; 1 for no soft-NMS.
+    """
 
     filter_threshold: float = setting(
-        0.15,
-        "smallest probability of a seed to become a proposal; 0 lets all pass",
-        least=0,
-        most=1,
-        source="configs/locate_and_label_paper.cfg",
+        0.15, least=0, most=1, source="configs/locate_and_label_paper.cfg"
     )
-    nms_iou: float = setting(
-        0.3,
-        "smallest IoU of spans that lower each other's scores",
-        least=0,
-        most=1,
-        source="eq. 18; the paper has 0.7",
-    )
-    nms_decay: float = setting(
-        0.8,
-        "factor for the score of a span that overlaps a better one; 1 for no soft-NMS",
-        least=0,
-        most=1,
-        source="eq. 18; the paper has 0.9",
-    )
+    nms_iou: float = setting(0.3, least=0, most=1, source="eq. 18; the paper has 0.7")
+    nms_decay: float = setting(0.8, least=0, most=1, source="eq. 18; the paper has 0.9")

@@ -12,69 +12,48 @@ ATTENTION_HEADS = 4
 
 @dataclass(frozen=True)
 class MRCSettings(ModelSettings):
-    """Settings of the model."""
+    """Settings of the model.
 
-    questions: Dict[str, str] = setting(
-        {},
-        "the question of each label; a label without one is asked by a template",
-        source="section 3.1",
-    )
-    question_source: Optional[str] = setting(
-        None,
-        'more questions: a ready-made set ("ace", "conll", "few_nerd", "genia", "ontonotes") or a '
-        "JSON file of questions by label, read at `initialize`; those in `questions` come first",
-        source="configs/mrc_transformer.cfg",
-    )
-    query_kind: str = setting(
-        "natural",
-        'what is asked: the question ("natural"), the name of the label ("pseudo") or its number '
-        'in words ("index")',
-        choices=("natural", "pseudo", "index"),
-        source="table 6",
-    )
-    unanswered_share: float = setting(
-        1.0,
-        "share of the questions without an answer that a training step reads, drawn anew each time",
-        least=0,
-        most=1,
-        source="benchmarks/ablations",
-    )
-    hidden_width: int = setting(
-        128,
-        "width of the transformer over a tok2vec; without effect on a PairEncoder",
-        least=1,
-        source="configs/mrc_once_transformer.cfg",
-    )
-    two_sided: bool = setting(
-        False,
-        "starts are read from the first half of a word's vector, ends from the second",
-        derived=True,
-    )
+    questions: the question of each label; a label without one is asked by a template.
+    question_source: more questions: a ready-made set ("ace", "conll", "few_nerd", "genia",
+        "ontonotes") or a JSON file of questions by label, read at `initialize`; those in
+        `questions` come first.
+    query_kind: what is asked: the question ("natural"), the name of the label ("pseudo") or its
+        number in words ("index").
+    unanswered_share: share of the questions without an answer that a training step reads, drawn
+        anew each time.
+    hidden_width: width of the transformer over a tok2vec; without effect on a PairEncoder.
+    two_sided: starts are read from the first half of a word's vector, ends from the second.
+    pairing: how starts and ends are paired: "match" scores each start with each end (section
+        3.3.2); "nearest" takes the nearest end (an early version of the paper).
+    candidates: pairs of start and end that the match score learns from.
+    boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper.
+    batch_words: padded words (pieces with a PairEncoder) of questions and sentences that are read
+        at once: for memory and speed, it changes no span.
+    """
+
+    questions: Dict[str, str] = setting({}, source="section 3.1")
+    question_source: Optional[str] = setting(None, source="configs/mrc_transformer.cfg")
+    query_kind: str = setting("natural", choices=("natural", "pseudo", "index"), source="table 6")
+    unanswered_share: float = setting(1.0, least=0, most=1, source="benchmarks/ablations")
+    hidden_width: int = setting(128, least=1, source="configs/mrc_once_transformer.cfg")
+    two_sided: bool = setting(False, derived=True)
     pairing: str = setting(
         "match",
-        'how starts and ends are paired: "match" scores each start with each end (section 3.3.2); '
-        '"nearest" takes the nearest end (an early version of the paper)',
         choices=("match", "nearest"),
         source="early version of the paper; benchmarks/ablations",
     )
     candidates: str = setting(
         "gold_and_predicted",
-        "pairs of start and end that the match score learns from",
         choices=("gold_and_predicted", "gold", "all"),
         source='the paper has "all"; benchmarks/ablations',
     )
     boundary_loss: str = setting(
         "cross_entropy",
-        'loss of starts and ends; "dice" is that of an early version of the paper',
         choices=("cross_entropy", "dice"),
         source="early version of the paper; benchmarks/ablations",
     )
-    batch_words: int = setting(
-        2048,
-        "padded words (pieces with a PairEncoder) of questions and sentences that are read at "
-        "once: for memory and speed, it changes no span",
-        least=1,
-    )
+    batch_words: int = setting(2048, least=1)
 
     def conflict(self) -> Optional[str]:
         if self.hidden_width % ATTENTION_HEADS:
@@ -85,10 +64,10 @@ class MRCSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class MRCOptions(Options):
-    """Settings at run time. A score is the smallest probability of start, end and match."""
+    """Settings at run time. A score is the smallest probability of start, end and match.
 
-    decoding: str = setting(
-        "nested",
-        'what a start is paired with: "nested", each end that it matches; "flat", the nearest end',
-        choices=("nested", "flat"),
-    )
+    decoding: what a start is paired with: "nested", each end that it matches; "flat", the nearest
+        end.
+    """
+
+    decoding: str = setting("nested", choices=("nested", "flat"))

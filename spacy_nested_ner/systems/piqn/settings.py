@@ -53,65 +53,49 @@ FORMS: Dict[str, Form] = {
 
 @dataclass(frozen=True)
 class PIQNSettings(ModelSettings):
-    """Settings of the model."""
+    """Settings of the model.
+
+    variant: form of the head: "default", which learns quickly from little data; "paper", with the
+        pointers of the paper and the attentions of the authors' code.
+    hidden_width: width of the word-level layers.
+    lstm_layers: layers of the word-level BiLSTM.
+    depth: layers of word-level attention.
+    attention_heads: heads of each layer of word-level attention.
+    query_source: where queries come from: "words", made from the words themselves; "learned", a
+        table of `n_queries` (section 3.1); "encoder", read by the encoder with the words (section
+        3.2).
+    n_queries: number of queries with `query_source = "learned"`.
+    queries_per_word: queries for each word with `query_source = "words"`. A sentence can have as
+        many entities as queries.
+    query_interaction: queries attend to each other; a query encoder must have the same.
+    assignment: how gold entities are assigned to queries.
+    quantity: share of the queries that get a gold entity in training (Q / M).
+    match_anchor: cost of matching a query made from a word with an entity, for each word between
+        the two.
+    """
 
     variant: str = setting(
-        "default",
-        'form of the head: "default", which learns quickly from little data; "paper", with the '
-        "pointers of the paper and the attentions of the authors' code",
-        choices=tuple(FORMS),
-        source="eq. 4-7; configs/piqn_paper.cfg",
+        "default", choices=tuple(FORMS), source="eq. 4-7; configs/piqn_paper.cfg"
     )
-    hidden_width: int = setting(
-        128, "width of the word-level layers", least=1, source="configs/piqn_paper.cfg"
-    )
-    lstm_layers: int = setting(
-        1, "layers of the word-level BiLSTM", least=1, source="configs/piqn_paper.cfg"
-    )
-    depth: int = setting(
-        2, "layers of word-level attention", least=1, source="appendix B; configs/piqn_paper.cfg"
-    )
-    attention_heads: int = setting(
-        4, "heads of each layer of word-level attention", least=1, source="configs/piqn_paper.cfg"
-    )
+    hidden_width: int = setting(128, least=1, source="configs/piqn_paper.cfg")
+    lstm_layers: int = setting(1, least=1, source="configs/piqn_paper.cfg")
+    depth: int = setting(2, least=1, source="appendix B; configs/piqn_paper.cfg")
+    attention_heads: int = setting(4, least=1, source="configs/piqn_paper.cfg")
     query_source: str = setting(
         "words",
-        'where queries come from: "words", made from the words themselves; "learned", a table of '
-        '`n_queries` (section 3.1); "encoder", read by the encoder with the words (section 3.2)',
         choices=("words", "learned", "encoder"),
         source="configs/piqn_paper.cfg; benchmarks/ablations",
     )
-    n_queries: int = setting(
-        60, 'number of queries with `query_source = "learned"`', least=1, source="figure 2"
-    )
-    queries_per_word: int = setting(
-        1,
-        'queries for each word with `query_source = "words"`. A sentence can have as many entities '
-        "as queries",
-        least=1,
-        source="a limit that `nested-ner inspect` checks",
-    )
-    query_interaction: bool = setting(
-        True, "queries attend to each other; a query encoder must have the same", source="table 3"
-    )
+    n_queries: int = setting(60, least=1, source="figure 2")
+    queries_per_word: int = setting(1, least=1, source="a limit that `nested-ner inspect` checks")
+    query_interaction: bool = setting(True, source="table 3")
     assignment: str = setting(
-        "dynamic",
-        "how gold entities are assigned to queries",
-        choices=("dynamic", "one_to_one", "static"),
-        source="eq. 9, table 3",
+        "dynamic", choices=("dynamic", "one_to_one", "static"), source="eq. 9, table 3"
     )
     quantity: float = setting(
-        0.2,
-        "share of the queries that get a gold entity in training (Q / M)",
-        least=0,
-        most=1,
-        source="eq. 9; configs/piqn_paper.cfg; benchmarks/ablations",
+        0.2, least=0, most=1, source="eq. 9; configs/piqn_paper.cfg; benchmarks/ablations"
     )
-    match_anchor: float = setting(
-        1.0,
-        "cost of matching a query made from a word with an entity, for each word between the two",
-        source="benchmarks/ablations",
-    )
+    match_anchor: float = setting(1.0, source="benchmarks/ablations")
 
     @property
     def form(self) -> Form:
@@ -129,11 +113,11 @@ class PIQNSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class PIQNOptions(Options):
-    """Settings at run time. A score is P(label) * P(left) * P(right)."""
+    """Settings at run time. A score is P(label) * P(left) * P(right).
 
-    label_threshold: float = setting(
-        0.0, "smallest probability of the label", least=0, most=1, source="appendix B"
-    )
-    boundary_threshold: float = setting(
-        0.0, "smallest probability of each boundary", least=0, most=1, source="appendix B"
-    )
+    label_threshold: smallest probability of the label.
+    boundary_threshold: smallest probability of each boundary.
+    """
+
+    label_threshold: float = setting(0.0, least=0, most=1, source="appendix B")
+    boundary_threshold: float = setting(0.0, least=0, most=1, source="appendix B")

@@ -19,46 +19,31 @@ PARTS = (
 
 @dataclass(frozen=True)
 class ProposerRegressorSettings(ModelSettings):
-    """Settings of the model."""
+    """Settings of the model.
+
+    hidden_width: width of all layers.
+    kernel_sizes: kernel sizes of the pyramid's convolutions, from the bottom up; an empty list:
+        words only.
+    regressor_layers: layers of the regressor.
+    attention_heads: attention heads of each layer of the regressor.
+    min_proposals: smallest number of proposals of a sentence. A shorter one gets more rounds of
+        them, so that one word can carry several labels; 0: one proposal per word (the paper).
+    without: parts to leave out: the backward block of the pyramid; the spatial modulation of the
+        attention; the gated update of the query; the label in the query; the refinement of the
+        location, or of the label, from layer to layer.
+    batch_words: padded words that the head reads at once: for memory and speed, it changes no span.
+        Small batches have little padding, which is faster on a CPU; a GPU wants more.
+    """
 
     hidden_width: int = setting(
-        128,
-        "width of all layers",
-        least=1,
-        source="configs/proposer_regressor_transformer.cfg; the paper has 768",
+        128, least=1, source="configs/proposer_regressor_transformer.cfg; the paper has 768"
     )
-    kernel_sizes: List[int] = setting(
-        [2, 2],
-        "kernel sizes of the pyramid's convolutions, from the bottom up; an empty list: words only",
-        least=2,
-        source="table 7",
-    )
-    regressor_layers: int = setting(3, "layers of the regressor", least=0, source="figure 5")
-    attention_heads: int = setting(
-        8, "attention heads of each layer of the regressor", least=1, source="figure 6"
-    )
-    min_proposals: int = setting(
-        4,
-        "smallest number of proposals of a sentence. A shorter one gets more rounds of them, so "
-        "that one word can carry several labels; 0: one proposal per word (the paper)",
-        least=0,
-        source="configs/proposer_regressor_paper.cfg",
-    )
-    without: List[str] = setting(
-        [],
-        "parts to leave out: the backward block of the pyramid; the spatial modulation of the "
-        "attention; the gated update of the query; the label in the query; the refinement of the "
-        "location, or of the label, from layer to layer",
-        choices=PARTS,
-        source="table 6",
-    )
-    batch_words: int = setting(
-        384,
-        "padded words that the head reads at once: for memory and speed, it changes no span. Small "
-        "batches have little padding, which is faster on a CPU; a GPU wants more",
-        least=1,
-        source="configs/proposer_regressor_paper.cfg",
-    )
+    kernel_sizes: List[int] = setting([2, 2], least=2, source="table 7")
+    regressor_layers: int = setting(3, least=0, source="figure 5")
+    attention_heads: int = setting(8, least=1, source="figure 6")
+    min_proposals: int = setting(4, least=0, source="configs/proposer_regressor_paper.cfg")
+    without: List[str] = setting([], choices=PARTS, source="table 6")
+    batch_words: int = setting(384, least=1, source="configs/proposer_regressor_paper.cfg")
 
     def conflict(self) -> Optional[str]:
         if self.hidden_width % self.attention_heads:
