@@ -20,8 +20,8 @@ class PIQNSystem(System):
         if has_queries != (settings.query_source == "encoder"):
             raise ValueError(
                 "query_source 'encoder' and the tok2vec 'spacy_nested_ner.QueryEncoder.v1' need "
-                f"each other; got query_source '{settings.query_source}' with tok2vec "
-                f"'{tok2vec.name}'"
+                f"each other; got query_source '{settings.query_source}' with "
+                f"{'that' if has_queries else 'another'} tok2vec"
             )
         if has_queries:
             settings = replace(settings, n_queries=tok2vec.n_queries)

@@ -62,8 +62,7 @@ class ProposerRegressor(Head):
     distribution has a cell for every proposal, first and last word; a prediction leaves out the
     proposals that cannot reach the threshold. The memory for these cells does not grow: they are
     computed in chunks, see `SpanDistribution`. That for the attention of each layer grows with
-    A * P^2. With the default settings a training step on one sentence of 32, 128 and 512 words
-    takes about 40, 40 and 220 MiB, a prediction 2, 7 and 70 (`benchmarks.inference memory`).
+    A * P^2. `python -m benchmarks.inference memory` measures it.
 
     width, n_labels: see `Head`. settings: see `ProposerRegressorSettings`.
     """
