@@ -10,6 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.evaluate import short_names
+from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
@@ -24,22 +25,11 @@ class Format(str, Enum):
     png = "png"
 
 
-ModelsArg = Annotated[
-    Optional[List[str]],
-    typer.Argument(
-        metavar="MODEL", help="Folders or package names of pipelines", show_default=False
-    ),
-]
-DataArg = Annotated[
-    Optional[Path],
-    typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
-]
 OutputArg = Annotated[
     Optional[Path],
     typer.Argument(metavar="OUT_DIR", help="Folder for the pictures", show_default=False),
 ]
 FormatOpt = Annotated[Format, typer.Option("--format", help="SVG or PNG")]
-SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 DocOpt = Annotated[
     Optional[int], typer.Option("--doc", min=1, help="Doc whose spans are followed, from 1")
 ]
@@ -50,7 +40,6 @@ VaryOpt = Annotated[
         help="Values to compare of a run-time option of the component, such as steps=1,2,5",
     ),
 ]
-GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
 LONGEST_DOC = 30
 

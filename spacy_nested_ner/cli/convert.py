@@ -11,6 +11,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
+from spacy_nested_ner.cli.options import SpansKeyOpt
 
 if TYPE_CHECKING:
     from spacy_nested_ner.corpora import ReadOptions
@@ -103,7 +104,6 @@ FractionsOpt = Annotated[str, typer.Option(help="Shares of train, dev and test i
 ResplitOpt = Annotated[
     bool, typer.Option("--resplit", help="Split by document even if the corpus has a split")
 ]
-SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 
 

@@ -19,6 +19,7 @@ from typing import (
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_docs
 
 if TYPE_CHECKING:
@@ -26,20 +27,9 @@ if TYPE_CHECKING:
 
     from spacy_nested_ner.evaluation.scores.evaluate import Evaluation
 
-ModelsArg = Annotated[
-    Optional[List[str]],
-    typer.Argument(
-        metavar="MODEL", help="Folders or package names of pipelines", show_default=False
-    ),
-]
-DataArg = Annotated[
-    Optional[Path],
-    typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
-]
 OutputOpt = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="Write all numbers to this JSON file")
 ]
-SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 GoldTokensOpt = Annotated[
     bool,
     typer.Option("--gold-tokens", help="Only on gold tokens and sentences, as papers report it"),
@@ -58,7 +48,6 @@ SeedOpt = Annotated[int, typer.Option(help="Seed of the bootstrap")]
 BatchOpt = Annotated[
     Optional[int], typer.Option(min=1, help="Docs per batch (default: of the pipeline)")
 ]
-GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
 SCORES = (
     ("strict micro", "strict", "micro"),

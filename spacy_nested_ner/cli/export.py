@@ -9,6 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
+from spacy_nested_ner.cli.options import SpansKeyOpt
 from spacy_nested_ner.cli.pipelines import reading
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ class ExportCommand(FormatsCommand):
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Format to write, see below")]
 DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write")]
-SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 QuestionsOpt = Annotated[
     Optional[str],
     typer.Option(

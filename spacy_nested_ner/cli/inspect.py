@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional,
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli.options import SpansKeyOpt
 from spacy_nested_ner.cli.pipelines import read_examples
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ JsonOpt = Annotated[bool, typer.Option("--json", help="Print the report as JSON"
 OutputOpt = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="Write the report to this JSON file")
 ]
-SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer, where no config says it")]
 RareOpt = Annotated[int, typer.Option(help="Labels with fewer entities are rare")]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli.options import GpuOpt
 from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
 
 ModelArg = Annotated[
@@ -24,7 +25,6 @@ OutputOpt = Annotated[
     ),
 ]
 LimitOpt = Annotated[int, typer.Option(min=0, help="First docs of DATA; 0: all")]
-GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
 
 def threshold_cli(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ ModelArg = Annotated[
 ]
 DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
-SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
 ScoresOpt = Annotated[
@@ -30,7 +30,6 @@ ScoresOpt = Annotated[
         "--scores", help="JSON of `nested-ner evaluate` or `spacy evaluate`, shown at the top"
     ),
 ]
-GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 
 
 def visualize_cli(

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, List, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     checked_span,
-    json_records,
+    json_reader,
     name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects
-from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
-from spacy_nested_ner.corpora.registry import readers
 
 
-@readers.register("doccano")
-def read_doccano(path: Path, options: ReadOptions) -> Iterator[Record]:
+@json_reader("doccano")
+def read_record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
     """doccano JSONL, sequence labelling (with relations or without)"""
-    no_settings(options.settings)
-    return json_records(path, options, _record)
-
-
-def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
     text = field(item, "text" if "text" in item else "data", str, *place)
     found: List[Tuple[Any, Any, Any]] = [
         (entity.get("start_offset"), entity.get("end_offset"), entity.get("label"))

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Iterator
-
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     checked_span,
-    json_records,
+    json_reader,
     name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, string_list
-from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
-from spacy_nested_ner.corpora.registry import readers
 
 
-@readers.register("gliner")
-def read_gliner(path: Path, options: ReadOptions) -> Iterator[Record]:
+@json_reader("gliner")
+def read_record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
     """GLiNER's training data: tokenized_text and ner"""
-    no_settings(options.settings)
-    return json_records(path, options, _record)
-
-
-def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
     words = string_list(item, "tokenized_text", *place)
     spans = []
     for triple in field(item, "ner", list, *place):

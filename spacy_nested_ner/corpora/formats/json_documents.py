@@ -7,7 +7,9 @@ from typing import Any, Callable, Dict, Iterator, TypeVar, Union
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.parsing.json import read_items
+from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
+from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
 from spacy_nested_ner.corpora.splits import named_files
 
@@ -16,12 +18,29 @@ Object = Dict[str, Any]
 Outcome = Union[Record, Dropped]
 """A record, or why there is none."""
 
+Make = Callable[[Object, Place, str, ReadOptions], Outcome]
+"""Makes a record of an object, its place, the split that it belongs to and the options."""
+
 T = TypeVar("T")
 
 
-def json_records(
-    path: Path, options: ReadOptions, make: Callable[[Object, Place, str, ReadOptions], Outcome]
-) -> Iterator[Record]:
+def json_reader(name: str) -> Callable[[Make], Make]:
+    """Decorator that registers a format without settings by what makes a record of one object. The
+    docstring of that is the format's."""
+
+    def register(make: Make) -> Make:
+        def read(path: Path, options: ReadOptions) -> Iterator[Record]:
+            no_settings(options.settings)
+            return json_records(path, options, make)
+
+        read.__doc__ = make.__doc__
+        readers.register(name, func=read)
+        return make
+
+    return register
+
+
+def json_records(path: Path, options: ReadOptions, make: Make) -> Iterator[Record]:
     """Records of a file or folder, made from one object each."""
     for file, split in named_files(Path(path)):
         outcomes = outcomes_of_file(file, split, options, make)

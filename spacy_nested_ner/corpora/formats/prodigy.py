@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Iterator, List
+from typing import List
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     Outcome,
     checked_span,
-    json_records,
+    json_reader,
     name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects
-from spacy_nested_ner.corpora.parsing.settings import no_settings
-from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
-from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.records import ReadOptions, text_record
 from spacy_nested_ner.corpora.sentences import word_places
 from spacy_nested_ner.corpora.spans import Dropped
 
 
-@readers.register("prodigy")
-def read_prodigy(path: Path, options: ReadOptions) -> Iterator[Record]:
+@json_reader("prodigy")
+def read_record(item: Object, place: Place, split: str, options: ReadOptions) -> Outcome:
     """Prodigy JSONL (db-out): accepted answers, with Prodigy's tokens"""
-    no_settings(options.settings)
-    return json_records(path, options, _record)
-
-
-def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Outcome:
     answer = item.get("answer", "accept")
     if answer != "accept":
         return Dropped({("not accepted", str(answer)): 1})

@@ -1,0 +1,19 @@
+"""Arguments and options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated, List, Optional
+
+import typer
+
+ModelsArg = Annotated[
+    Optional[List[str]],
+    typer.Argument(
+        metavar="MODEL", help="Folders or package names of pipelines", show_default=False
+    ),
+]
+DataArg = Annotated[
+    Optional[Path],
+    typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
+]
+SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
