@@ -199,10 +199,12 @@ def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> ScoredSpans:
     """Run the head in evaluation mode; collect spans in tokens of their docs."""
     head = head_shim(model).module
     head.eval()
+    # Nobody but the pipe gives options: `spacy debug model`, for one, calls the model itself.
+    options = X.options or system_of(model).options()
     found: List[Predictions] = []
     for batch in _batches(model, rows):
         words, mask, queries = rows.read(batch)
-        spans = head(words, mask, options=X.options, queries=queries)
+        spans = head(words, mask, options=options, queries=queries)
         label = spans.label
         if rows.label is not None:
             label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]

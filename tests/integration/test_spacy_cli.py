@@ -218,7 +218,7 @@ def test_debug_config_shows_our_functions_and_refuses_unknown_settings(write_con
     config = write_config(training__logger={"@loggers": "spacy.ConsoleLogger.v3"})
     output = run_spacy("debug", "config", config, "--show-functions")
     flat = " ".join(output.split())
-    assert "spacy_nested_ner.PIQN.v1" in flat and "systems.piqn.architecture" in flat
+    assert "spacy_nested_ner.PIQN.v1" in flat and "spacy_nested_ner.model.architectures" in flat
     wrong = ("--components.piqn_ner.treshold", 0.5)
     assert "treshold" in run_spacy("debug", "config", config, *wrong, code=1)
 
