@@ -198,7 +198,7 @@ def test_debug_model_with_listener_and_own_encoder(write_config) -> None:
     for settings in ({}, {"components__piqn_ner__model__tok2vec": own}):
         output = run_spacy("debug", "model", write_config(**settings), "piqn_ner", *steps)
         assert "Initialized the model with the training corpus" in output
-        assert "model looks good" in output and "SpanScores" in output
+        assert "model looks good" in output and "ScoredSpans" in output
 
 
 def _own_encoder() -> Dict[str, Any]:
