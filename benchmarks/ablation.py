@@ -78,8 +78,8 @@ def training_of(variant: Dict[str, Any]) -> Dict[str, Any]:
 
 def row(name: str, found: Dict[str, Any]) -> str:
     """A variant in the table."""
-    shown = " | ".join(f"{100 * found[key]:.1f}" for key in ("f1", *LENGTHS))
-    return f"| {name} | {shown} | {found['threshold']:.2f} | {found['seconds']:.0f} |"
+    figures = " | ".join(f"{100 * found[key]:.1f}" for key in ("f1", *LENGTHS))
+    return f"| {name} | {figures} | {found['threshold']:.2f} | {found['seconds']:.0f} |"
 
 
 def measured(settings: Dict[str, Any], variants: Variants) -> Dict[str, Any]:

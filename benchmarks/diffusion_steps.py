@@ -42,8 +42,8 @@ def main(
         seconds, f1 = min(seconds for seconds, _ in runs), runs[0][1]
         speed = sum(map(len, gold)) / seconds
         rows.append({**choice, "f": f1, "words_per_cpu_second": speed})
-        shown = choice["n_spans"] or f"{choice['spans_per_word']} per word"
-        typer.echo(f"| {shown} | {choice['steps']} | {100 * f1:.1f} | {speed:.0f} |")
+        spans_cell = choice["n_spans"] or f"{choice['spans_per_word']} per word"
+        typer.echo(f"| {spans_cell} | {choice['steps']} | {100 * f1:.1f} | {speed:.0f} |")
         write_output(output, {"docs": len(gold), "rows": rows})
 
 

@@ -57,10 +57,10 @@ def ratio(
     The encoder alone is the pipeline without its last component, or that component's own tok2vec.
     """
     found = in_process(pipeline_ratio, model, data, batch_size, limit, repeats, threads=threads)
-    shown = f"({found['least']:.2f} to {found['most']:.2f})"
+    extremes = f"({found['least']:.2f} to {found['most']:.2f})"
     typer.echo(
         f"{found['component']}, batch {batch_size}, {threads} thread(s): ratio "
-        f"{found['ratio']:.2f} {shown}, encoder alone {found['encoder_words_per_second']:.0f} "
+        f"{found['ratio']:.2f} {extremes}, encoder alone {found['encoder_words_per_second']:.0f} "
         f"words/s, whole {found['words_per_second']:.0f} words/s; the component adds "
         f"{found['mib']:.0f} MiB to the peak"
     )
@@ -117,8 +117,8 @@ def untrained(
         {"system": each, **costs, "training_ratio": costs["training"] / theirs}
         for each, costs in zip(names, found)
     ]
-    shown = [{key: cell[key] for key in cell if key != "training"} for cell in cells]
-    typer.echo(tables.measurements({"cells": shown}))
+    rows = [{key: cell[key] for key in cell if key != "training"} for cell in cells]
+    typer.echo(tables.measurements({"cells": rows}))
     write_output(output, {"cells": cells})
 
 

@@ -85,8 +85,8 @@ def not_trained(nlp: Language, dev: List[Doc], questions: Dict[str, str]) -> Row
     rows: Rows = {label: {} for label in questions}
     for how in ("question", "template"):
         for label, text in questions.items():
-            asked = text if how == "question" else from_template(label)
-            pipe.add_label(label, question=asked)
+            question = text if how == "question" else from_template(label)
+            pipe.add_label(label, question=question)
         scores = found_by(nlp, dev)
         for label in questions:
             rows[label][f"not trained, {how}"] = cell(scores, label, label)
@@ -101,8 +101,8 @@ def show(rows: Rows, questions: Dict[str, str]) -> None:
         typer.echo(f"\n{label}: {questions[label]}\n")
         typer.echo("| | P | R | F1 | F1 at the best threshold |\n|---|---|---|---|---|")
         for name, row in table.items():
-            shown = " | ".join(f"{100 * value:.1f}" for value in row[:4])
-            typer.echo(f"| {name} | {shown} ({row.best_threshold:.2f}) |")
+            figures = " | ".join(f"{100 * value:.1f}" for value in row[:4])
+            typer.echo(f"| {name} | {figures} ({row.best_threshold:.2f}) |")
 
 
 def write_without(source: Path, target: Path, labels: Set[str], limit: int) -> None:
@@ -121,9 +121,9 @@ def question(nlp: Language, label: str) -> str:
     return str(given[label])
 
 
-def cell(scores: Scored, asked: str, wanted: str) -> Cell:
+def cell(scores: Scored, label: str, wanted: str) -> Cell:
     """What was found for one label, taken for the gold of another or the same."""
-    found = [[(as_label(e, wanted), s) for e, s in doc if e[2] == asked] for doc in scores[0]]
+    found = [[(as_label(e, wanted), s) for e, s in doc if e[2] == label] for doc in scores[0]]
     gold = [{entity for entity in doc if entity[2] == wanted} for doc in scores[1]]
     best_f1, threshold = best_threshold((found, gold))
     chosen = kept(found, THRESHOLD)

@@ -79,12 +79,12 @@ def growth(cells: Dict[str, Any], axis: str) -> str:
     rows = []
     for system, each in found.items():
         least = min((value for value in each if value), default=0)
-        shown = [f"`{system}`"]
+        cells_of_row = [f"`{system}`"]
         for value in values:
             # The window bounds the spans of most systems: shorter ones are the same measurement.
             stands = f"as {least}" if unlimited and 0 < value < least else ""
-            shown.append(growth_cell(each[value]) if value in each else stands)
-        rows.append(shown)
+            cells_of_row.append(growth_cell(each[value]) if value in each else stands)
+        rows.append(cells_of_row)
     return markdown(["system", *header], rows)
 
 

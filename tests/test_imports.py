@@ -86,13 +86,13 @@ def test_imports_point_one_way() -> None:
 def names_in(path: Path) -> Iterator[Tuple[int, str]]:
     """Identifiers, imported modules and strings of a module, but for docstrings."""
     tree = ast.parse(path.read_text("utf8"))
-    told = {
+    docstrings = {
         id(node.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
     for node in ast.walk(tree):
-        if id(node) in told:
+        if id(node) in docstrings:
             continue
         for field in ("id", "attr", "name", "asname", "arg", "module", "value"):
             value = getattr(node, field, None)

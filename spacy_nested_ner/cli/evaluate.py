@@ -203,10 +203,10 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
     names = [pipeline["name"] for pipeline in pipelines]
     _table("score", [SCORES[0], *_tokens_rows(pipelines), *SCORES[1:]], names, pipelines)
     labels = _group_rows("by_label", pipelines)
-    shown = labels if verbose else labels[:MOST_LABELS]
-    _table("label", shown, names, pipelines)
-    if len(shown) < len(labels):
-        msg.text(f"{len(labels) - len(shown)} more labels with --verbose.")
+    listed = labels if verbose else labels[:MOST_LABELS]
+    _table("label", listed, names, pipelines)
+    if len(listed) < len(labels):
+        msg.text(f"{len(labels) - len(listed)} more labels with --verbose.")
     if verbose:
         for title, group in GROUPS:
             _table(title, _group_rows(group, pipelines), names, pipelines)
