@@ -8,10 +8,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
-from thinc.api import Adam
+from thinc.api import Adam, Model
+from thinc.types import Floats2d
 
 QUESTIONS = {
     "CELL": "Which kinds of cells ?",
@@ -189,6 +191,32 @@ def spans_of(doc: Doc, key: str = "sc") -> List[tuple]:
 
 def scores_of(doc: Doc, key: str = "sc") -> List[float]:
     return doc.spans[key].attrs["scores"].tolist()
+
+
+def small_cnn(width: int, vectors: bool = False) -> Model[List[Doc], List[Floats2d]]:
+    """spaCy's own encoder of one layer."""
+    return build_hash_embed_cnn_tok2vec(
+        width=width,
+        depth=1,
+        embed_size=100,
+        window_size=1,
+        maxout_pieces=2,
+        subword_features=True,
+        pretrained_vectors=vectors or None,
+    )
+
+
+def found_in(nlp: Language, docs: List[Doc]) -> List[Tuple[List[tuple], List[float]]]:
+    """Spans and scores of each doc."""
+    return [(spans_of(doc), scores_of(doc)) for doc in nlp.pipe(docs)]
+
+
+def assert_same_found(got: List[tuple], expected: List[tuple]) -> None:
+    """What `found_in` gives, and more than 20 spans in all."""
+    assert [spans for spans, _ in got] == [spans for spans, _ in expected]
+    for (_, a), (_, b) in zip(got, expected):
+        assert a == pytest.approx(b, abs=1e-4)
+    assert sum(len(spans) for spans, _ in got) > 20
 
 
 def save_bert(path: Path, layers: int = 2) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc
 
 from spacy_nested_ner.encoders.cross_encoder import (
@@ -16,20 +15,9 @@ from spacy_nested_ner.encoders.cross_encoder import (
 )
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput
 from spacy_nested_ner.model.pairs import all_pairs
+from tests.conftest import small_cnn
 
 QUESTIONS = ["Who?", "Which genes, or promoters?"]
-
-
-def cnn(width: int) -> Any:
-    return build_hash_embed_cnn_tok2vec(
-        width=width,
-        depth=1,
-        embed_size=100,
-        window_size=1,
-        maxout_pieces=2,
-        subword_features=True,
-        pretrained_vectors=None,
-    )
 
 
 def make_input() -> PairInput:
@@ -42,8 +30,8 @@ def make_input() -> PairInput:
 
 def make_model(question_width: int = 0) -> PairEncoderModel:
     spacy.util.fix_random_seed(0)
-    own = cnn(question_width) if question_width else None
-    model = build_cross_encoder(cnn(8), own, 12, depth=2, attention_heads=2, feedforward=2)
+    own = small_cnn(question_width) if question_width else None
+    model = build_cross_encoder(small_cnn(8), own, 12, depth=2, attention_heads=2, feedforward=2)
     X = make_input()
     model.initialize(X=(X.docs, X.segments))
     return model

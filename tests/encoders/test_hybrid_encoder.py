@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Adam, Model, set_dropout_rate
@@ -18,9 +17,11 @@ from spacy_nested_ner.training.optimizer import AdamW
 from tests.conftest import (
     SENTENCES,
     SMALL_CNN,
+    assert_same_found,
+    found_in,
     make_examples,
     make_pipeline,
-    scores_of,
+    small_cnn,
     spans_of,
     train,
 )
@@ -60,18 +61,6 @@ WAY_WIDTHS = {
 }
 
 
-def small_cnn():
-    return build_hash_embed_cnn_tok2vec(
-        width=16,
-        depth=1,
-        embed_size=100,
-        window_size=1,
-        maxout_pieces=2,
-        subword_features=True,
-        pretrained_vectors=None,
-    )
-
-
 def make_vocab():
     vocab = spacy.blank("en").vocab
     vocab.reset_vectors(width=3)
@@ -94,7 +83,7 @@ def make_docs(vocab=None) -> List[Doc]:
 
 def make_model(docs=None, tok2vec: Any = False, **settings: Any):
     torch.manual_seed(0)
-    inner = small_cnn() if tok2vec is True else tok2vec or None
+    inner = small_cnn(16) if tok2vec is True else tok2vec or None
     model = build_hybrid_encoder(tok2vec=inner, **settings)
     model.initialize(X=make_docs() if docs is None else docs)
     return model
@@ -283,7 +272,7 @@ def test_contextual_part_of_width_zero_for_an_empty_doc():
     def init(outer, X=None, Y=None):
         outer.layers[0].initialize(X=X)
 
-    inner = Model("without_width", without_width, init=init, layers=[small_cnn()])
+    inner = Model("without_width", without_width, init=init, layers=[small_cnn(16)])
     model = make_model(docs, **{**ALL, "tok2vec": inner})
     expected = model.predict([doc for doc in docs if len(doc)])
     vectors, backprop = model(docs, is_train=True)
@@ -392,7 +381,7 @@ def test_round_trips(way, tmp_path):
     model = make_model(docs, **ALL, **WAYS[way])
     expected = flat(model.predict(docs))
     model.to_disk(tmp_path / "saved")
-    fresh = [build_hybrid_encoder(**{**ALL, "tok2vec": small_cnn()}, **WAYS[way]) for _ in "ab"]
+    fresh = [build_hybrid_encoder(**{**ALL, "tok2vec": small_cnn(16)}, **WAYS[way]) for _ in "ab"]
     fresh[0].from_disk(tmp_path / "saved")
     fresh[1].from_bytes(model.to_bytes())
     for loaded in (*fresh, pickle.loads(pickle.dumps(model)), model.copy()):
@@ -459,15 +448,7 @@ def test_settings_that_contradict_each_other(settings, message):
 
 
 def test_odd_contextual_width():
-    inner = build_hash_embed_cnn_tok2vec(
-        width=15,
-        depth=1,
-        embed_size=100,
-        window_size=1,
-        maxout_pieces=2,
-        subword_features=True,
-        pretrained_vectors=None,
-    )
+    inner = small_cnn(15)
     with pytest.raises(ValueError, match=r"odd width 15.*even rnn_width"):
         make_model(tok2vec=inner, word_rnn="lstm")
 
@@ -488,7 +469,7 @@ def test_other_vectors_than_in_training():
 
 
 def test_initialising_without_examples():
-    model = build_hybrid_encoder(tok2vec=small_cnn(), char_width=8)
+    model = build_hybrid_encoder(tok2vec=small_cnn(16), char_width=8)
     model.initialize()
     assert model.get_dim("nO") == 24
     assert flat(model.predict(make_docs())).shape[1] == 24
@@ -546,16 +527,8 @@ def tagged_pipeline(tok2vec: Any, before: Any = ("tok2vec", "tagger")):
     return nlp
 
 
-def found(nlp) -> List[tuple]:
-    docs = [Doc(nlp.vocab, words=text.split(" ")) for text, _ in SENTENCES]
-    return [(spans_of(doc), scores_of(doc)) for doc in nlp.pipe(docs)]
-
-
-def assert_same(got: List[tuple], expected: List[tuple]) -> None:
-    assert [spans for spans, _ in got] == [spans for spans, _ in expected]
-    for (_, a), (_, b) in zip(got, expected):
-        assert a == pytest.approx(b, abs=1e-4)
-    assert sum(len(spans) for spans, _ in got) > 20
+def found_of(nlp) -> List[tuple]:
+    return found_in(nlp, [Doc(nlp.vocab, words=text.split(" ")) for text, _ in SENTENCES])
 
 
 def test_everything_in_one_pipeline(tmp_path):
@@ -571,15 +544,15 @@ def test_everything_in_one_pipeline(tmp_path):
         # Without tok2vec the tagger would tag zeros here, and real vectors afterwards.
         nlp.update(tagged_examples(nlp), sgd=optimizer, annotates=["tok2vec", "tagger"])
     assert nlp.evaluate(tagged_examples(nlp))["nested_f"] == 1.0
-    expected = found(nlp)
+    expected = found_of(nlp)
     nlp.to_disk(tmp_path / "shared")
     loaded = spacy.load(tmp_path / "shared")
-    assert_same(found(loaded), expected)
+    assert_same_found(found_of(loaded), expected)
     loaded.replace_listeners("tok2vec", "ner", ["model.tok2vec.tok2vec"])
     assert loaded.get_pipe("tok2vec").listening_components == ["tagger"]
-    assert_same(found(loaded), expected)
+    assert_same_found(found_of(loaded), expected)
     loaded.to_disk(tmp_path / "own")
-    assert_same(found(spacy.load(tmp_path / "own")), expected)
+    assert_same_found(found_of(spacy.load(tmp_path / "own")), expected)
     with pytest.raises(ValueError, match=r"pos_width is set.*annotating_components"):
         nlp.update(tagged_examples(nlp), sgd=optimizer)
 

@@ -17,7 +17,14 @@ from spacy_nested_ner.encoders.layer_mean import (
     build_layer_mean_transformer,
     replace_listener_config,
 )
-from tests.conftest import SENTENCES, make_examples, save_bert, scores_of, spans_of
+from tests.conftest import (
+    SENTENCES,
+    assert_same_found,
+    found_in,
+    make_examples,
+    save_bert,
+    scores_of,
+)
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("spacy_transformers")
@@ -135,16 +142,8 @@ def test_one_layer_is_the_stock_transformer(bert):
         assert scores_of(a) == scores_of(b)
 
 
-def found(nlp: Language) -> List[tuple]:
-    docs = [*docs_of(nlp), Doc(nlp.vocab)]
-    return [(spans_of(doc), scores_of(doc)) for doc in nlp.pipe(docs)]
-
-
-def assert_same(got: List[tuple], expected: List[tuple]) -> None:
-    assert [spans for spans, _ in got] == [spans for spans, _ in expected]
-    for (_, a), (_, b) in zip(got, expected):
-        assert a == pytest.approx(b, abs=1e-4)
-    assert sum(len(spans) for spans, _ in got) > 20
+def found_of(nlp: Language) -> List[tuple]:
+    return found_in(nlp, [*docs_of(nlp), Doc(nlp.vocab)])
 
 
 def test_learns_and_survives(tmp_path):
@@ -157,16 +156,16 @@ def test_learns_and_survives(tmp_path):
     for _ in range(40):
         nlp.update([empty, *make_examples(nlp)], sgd=optimizer)
     assert nlp.evaluate(make_examples(nlp))["nested_f"] > 0.9
-    expected = found(nlp)
+    expected = found_of(nlp)
     nlp.to_disk(tmp_path / "shared")
     loaded = spacy.load(tmp_path / "shared")
-    assert_same(found(loaded), expected)
+    assert_same_found(found_of(loaded), expected)
     loaded.replace_listeners("transformer", "piqn_ner", ["model.tok2vec.tok2vec"])
     loaded.remove_pipe("transformer")
-    assert_same(found(loaded), expected)
+    assert_same_found(found_of(loaded), expected)
     loaded.to_disk(tmp_path / "own")
     alone = spacy.load(tmp_path / "own")
-    assert_same(found(alone), expected)
+    assert_same_found(found_of(alone), expected)
     assert alone.update(make_examples(alone), sgd=alone.resume_training())["piqn_ner"] > 0
 
 
@@ -216,5 +215,5 @@ def test_a_transformer_that_gives_pieces_is_refused(bert, tmp_path):
     tok2vec["pooling"] = {"@layers": "reduce_max.v1"}
     config.to_disk(tmp_path / "config.cfg")
     loaded = spacy.load(tmp_path)
-    for a, b in zip(found(loaded), found(nlp)):
+    for a, b in zip(found_of(loaded), found_of(nlp)):
         assert a[0] == b[0]

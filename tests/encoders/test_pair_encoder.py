@@ -22,16 +22,6 @@ transformers = pytest.importorskip("transformers")
 QUESTIONS = ["Which genes ?", "cell", "Which human cells , if any , are in the text today ?"]
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta"])
-def directory(request, tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder") / request.param, request.param)
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder") / "bert", "bert")
-
-
 def make_model(directory: str, **settings):
     torch.manual_seed(0)
     model = build_pair_encoder(directory, **settings)

@@ -32,16 +32,6 @@ transformers = pytest.importorskip("transformers")
 N_QUERIES = 5
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta"])
-def directory(request, tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder") / request.param, request.param)
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder") / "bert", "bert")
-
-
 @pytest.fixture(scope="module")
 def roberta(tmp_path_factory) -> str:
     return save_encoder(tmp_path_factory.mktemp("encoder") / "roberta", "roberta")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.api import Adam, Model, Shim
@@ -17,22 +16,11 @@ from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput
 from spacy_nested_ner.encoders.sorted_transformer import build_sorted_transformer
 from spacy_nested_ner.model.pairs import all_pairs
 from spacy_nested_ner.training.optimizer import AdamW
+from tests.conftest import small_cnn
 
 QUESTIONS = ["Who?", "Which genes, or promoters?"]
 N_WORDS = 2 + 5  # of both questions
 TEXT = "human T cells"
-
-
-def cnn(vectors: bool = False) -> Any:
-    return build_hash_embed_cnn_tok2vec(
-        width=8,
-        depth=1,
-        embed_size=100,
-        window_size=1,
-        maxout_pieces=2,
-        subword_features=True,
-        pretrained_vectors=vectors or None,
-    )
 
 
 class Recorder:
@@ -57,7 +45,7 @@ class Asked:
         spacy.util.fix_random_seed(0)
         self.vocab = vocab or spacy.blank("en").vocab
         self.recorder, self.questions = Recorder(tok2vec), list(QUESTIONS)
-        readers = (cnn(), self.recorder.model) if apart else (self.recorder.model, None)
+        readers = (small_cnn(8), self.recorder.model) if apart else (self.recorder.model, None)
         self.model: PairEncoderModel = build_cross_encoder(
             *readers, 12, depth=1, attention_heads=2, feedforward=2
         )
@@ -114,7 +102,7 @@ class Asked:
 def asked(request, tiny_bert) -> Asked:
     if request.param == "a pretrained encoder":
         return Asked(build_sorted_transformer(str(tiny_bert)))
-    return Asked(cnn(), apart=request.param == "a reader of questions")
+    return Asked(small_cnn(8), apart=request.param == "a reader of questions")
 
 
 def test_questions_are_read_once(asked) -> None:
@@ -247,7 +235,7 @@ def test_nothing_stale_after(asked, change) -> None:
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_nothing_stale_after_other_weights_of_a_layer(apart) -> None:
-    assert_up_to_date(Asked(cnn(), apart=apart), set_param)
+    assert_up_to_date(Asked(small_cnn(8), apart=apart), set_param)
 
 
 def test_nothing_stale_after_another_setting(tiny_bert) -> None:
@@ -265,7 +253,7 @@ def test_nothing_stale_after_other_static_vectors() -> None:
     def set_vector(asked: Asked) -> None:
         asked.vocab.set_vector("genes", np.arange(4, dtype="f"))
 
-    assert_up_to_date(Asked(cnn(vectors=True), vocab=vocab), set_vector)
+    assert_up_to_date(Asked(small_cnn(8, vectors=True), vocab=vocab), set_vector)
 
 
 def averages(asked: Asked) -> Dict[Any, np.ndarray]:
@@ -326,7 +314,7 @@ def test_weights_of_an_unknown_kind_are_not_trusted() -> None:
         def to_bytes(self) -> bytes:
             return b""
 
-    asked = Asked(cnn())
+    asked = Asked(small_cnn(8))
     asked.recorder.model.shims.append(Foreign(object()))
     for _ in range(2):
         asked.predict()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
+from encoders import TEXTS, WIDTH, pooled_by_hand
 from spacy.tokens import Doc
 from spacy.util import fix_random_seed, registry
 
@@ -19,11 +19,6 @@ from spacy_nested_ner.encoders.sorted_transformer import (
 from tests.conftest import SMALL_MODELS, make_examples
 
 transformers = pytest.importorskip("transformers")
-
-
-@pytest.fixture(scope="module", params=["bert", "roberta"])
-def directory(request, tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder") / request.param, request.param)
 
 
 def make_model(directory: str, **settings):

@@ -11,7 +11,13 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
-from tests.conftest import SMALL_MODELS, make_examples, save_bert, scores_of, spans_of
+from tests.conftest import (
+    SMALL_MODELS,
+    assert_same_found,
+    found_in,
+    make_examples,
+    save_bert,
+)
 from tests.integration.conftest import docs_of
 
 pytest.importorskip("transformers")
@@ -49,17 +55,6 @@ def with_empty(nlp: Language) -> List[Example]:
     empty = Example(Doc(nlp.vocab, words=[]), Doc(nlp.vocab, words=[]))
     examples = make_examples(nlp)
     return [*examples[:3], empty, *examples[3:]]
-
-
-def found(nlp: Language, docs: List[Doc]) -> List[tuple]:
-    return [(spans_of(doc), scores_of(doc)) for doc in nlp.pipe(docs)]
-
-
-def assert_same(got: List[tuple], expected: List[tuple]) -> None:
-    assert [spans for spans, _ in got] == [spans for spans, _ in expected]
-    for (_, a), (_, b) in zip(got, expected):
-        assert a == pytest.approx(b, abs=1e-4)
-    assert sum(len(spans) for spans, _ in got) > 20
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +97,10 @@ def _transformer_weights(nlp: Language) -> Dict[str, Any]:
 def test_a_doc_without_tokens_changes_nothing_in_its_batch(trained) -> None:
     docs = docs_of(trained)
     docs.insert(3, Doc(trained.vocab, words=[]))
-    got = found(trained, docs)
+    got = found_in(trained, docs)
     assert got.pop(3) == ([], [])
-    assert_same(got, found(trained, docs_of(trained)))
-    assert found(trained, [Doc(trained.vocab, words=[])]) == [([], [])]
+    assert_same_found(got, found_in(trained, docs_of(trained)))
+    assert found_in(trained, [Doc(trained.vocab, words=[])]) == [([], [])]
 
 
 def test_an_update_with_only_empty_docs_learns_nothing(trained) -> None:
@@ -120,22 +115,22 @@ def test_a_saved_pipeline_loads_without_the_hugging_face_directory(trained, tmp_
     trained.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
     assert not Path(loaded.config["components"]["transformer"]["model"]["name"]).exists()
-    assert_same(found(loaded, docs_of(loaded)), found(trained, docs_of(trained)))
+    assert_same_found(found_in(loaded, docs_of(loaded)), found_in(trained, docs_of(trained)))
 
 
 def test_replaced_listeners_give_the_same_spans(trained, tmp_path) -> None:
     """Also after a round trip, and for a doc without tokens."""
     trained.to_disk(tmp_path / "shared")
     nlp = spacy.load(tmp_path / "shared")
-    expected = found(trained, docs_of(trained))
+    expected = found_in(trained, docs_of(trained))
     nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec"])
     nlp.remove_pipe("transformer")
     docs = [*docs_of(nlp), Doc(nlp.vocab, words=[])]
-    assert_same(found(nlp, docs)[:-1], expected)
+    assert_same_found(found_in(nlp, docs)[:-1], expected)
     nlp.to_disk(tmp_path / "own")
     loaded = spacy.load(tmp_path / "own")
     assert loaded.pipe_names == ["piqn_ner"]
-    assert_same(found(loaded, docs_of(loaded)), expected)
+    assert_same_found(found_in(loaded, docs_of(loaded)), expected)
     before = loaded.get_pipe("piqn_ner").model.to_bytes()
     loaded.update(with_empty(loaded), sgd=loaded.resume_training())
     assert loaded.get_pipe("piqn_ner").model.to_bytes() != before

@@ -2,12 +2,13 @@
 
 import gc
 import pickle
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
 import spacy
 import srsly
+from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -152,24 +153,34 @@ def test_batch_words_can_be_set_on_a_trained_pipe(trained, tmp_path) -> None:
     assert spacy.load(tmp_path / "tuned").get_pipe("ner").model.attrs["batch_words"] == 20
 
 
-def test_the_whole_pipeline_keeps_the_neighbours_of_a_failing_doc(trained, monkeypatch) -> None:
-    """With the error handler that spaCy documents for it, through `nlp.pipe`."""
-    pipe = trained.get_pipe("ner")
+def fail_on(word: str, nlp: Language, monkeypatch) -> None:
+    """Docs with this word cannot be predicted."""
+    pipe = nlp.get_pipe("ner")
     predict = pipe.predict
-    expected = list(trained.pipe(texts(trained)))
 
-    def fail_on_oslo(docs: Any) -> Any:
-        if any("Oslo" in doc.text for doc in docs):
-            raise RuntimeError("no Oslo")
+    def fail(docs: Any) -> Any:
+        if any(word in doc.text for doc in docs):
+            raise RuntimeError(word)
         return predict(docs)
 
-    monkeypatch.setattr(pipe, "predict", fail_on_oslo)
+    monkeypatch.setattr(pipe, "predict", fail)
+
+
+def survivors(pipe: Any, docs: List[Doc], batch_size: int) -> Tuple[List[Doc], List[str]]:
+    """The docs that come out of a pipeline or pipe, and the texts of those that failed."""
     failed: List[str] = []
-    trained.set_error_handler(lambda name, proc, docs, error: failed.extend(d.text for d in docs))
+    pipe.set_error_handler(lambda name, proc, docs, error: failed.extend(d.text for d in docs))
     try:
-        done = list(trained.pipe(texts(trained), batch_size=4))
+        return list(pipe.pipe(docs, batch_size=batch_size)), failed
     finally:
-        trained.set_error_handler(spacy.util.raise_error)
+        pipe.set_error_handler(spacy.util.raise_error)
+
+
+def test_the_whole_pipeline_keeps_the_neighbours_of_a_failing_doc(trained, monkeypatch) -> None:
+    """With the error handler that spaCy documents for it, through `nlp.pipe`."""
+    expected = list(trained.pipe(texts(trained)))
+    fail_on("Oslo", trained, monkeypatch)
+    done, failed = survivors(trained, texts(trained), batch_size=4)
     assert len(failed) == 1 and "Oslo" in failed[0]
     assert_same(done, [doc for doc in expected if "Oslo" not in doc.text])
 
@@ -194,21 +205,8 @@ def test_processes(trained, n_process) -> None:
 
 
 def test_an_error_in_one_doc_costs_no_neighbour(trained, monkeypatch) -> None:
-    pipe = trained.get_pipe("ner")
-    predict = pipe.predict
-
-    def fail_on_p53(docs: Any) -> Any:
-        if any(doc.text.startswith("p53") for doc in docs):
-            raise RuntimeError("p53")
-        return predict(docs)
-
-    monkeypatch.setattr(pipe, "predict", fail_on_p53)
-    failed: List[str] = []
-    pipe.set_error_handler(lambda name, proc, docs, error: failed.extend(d.text for d in docs))
-    try:
-        done = list(pipe.pipe(texts(trained), batch_size=10))
-    finally:
-        pipe.set_error_handler(spacy.util.raise_error)
+    fail_on("p53", trained, monkeypatch)
+    done, failed = survivors(trained.get_pipe("ner"), texts(trained), batch_size=10)
     assert [text.strip() for text in failed] == ["p53"]
     assert len(done) == len(SENTENCES) - 1 and all("sc" in doc.spans for doc in done)
 

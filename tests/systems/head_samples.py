@@ -99,6 +99,14 @@ SETTINGS: Dict[Type[Head], Type[ModelSettings]] = {
     MRCPerLabel: MRCSettings,
 }
 
+# The rows of table 6 in the paper, two at a time.
+PROPOSER_WITHOUT = {
+    "no backward block, no gate": ["backward_block", "gated_update"],
+    "no modulation, no category": ["spatial_modulation", "category_embedding"],
+    "no iteration": ["location_iteration", "logits_iteration"],
+    "neither location nor modulation": ["location_iteration", "spatial_modulation"],
+}
+
 # Name: class and settings.
 HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "piqn": (PIQN, PIQN_SMALL),
@@ -130,23 +138,10 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "locate, hard examples": (LocateAndLabel, {**LOCATE_SMALL, "soft_examples": False}),
     "proposer": (ProposerRegressor, PROPOSER_SMALL),
     "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
-    # The rows of table 6 in the paper, two at a time.
-    "proposer, no backward block, no gate": (
-        ProposerRegressor,
-        {**PROPOSER_SMALL, "without": ["backward_block", "gated_update"]},
-    ),
-    "proposer, no modulation, no category": (
-        ProposerRegressor,
-        {**PROPOSER_SMALL, "without": ["spatial_modulation", "category_embedding"]},
-    ),
-    "proposer, no iteration": (
-        ProposerRegressor,
-        {**PROPOSER_SMALL, "without": ["location_iteration", "logits_iteration"]},
-    ),
-    "proposer, neither location nor modulation": (
-        ProposerRegressor,
-        {**PROPOSER_SMALL, "without": ["location_iteration", "spatial_modulation"]},
-    ),
+    **{
+        f"proposer, {name}": (ProposerRegressor, {**PROPOSER_SMALL, "without": parts})
+        for name, parts in PROPOSER_WITHOUT.items()
+    },
     "proposer, longer kernels": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": [2, 3]}),
     "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
     "mrc": (MRCPerLabel, {}),

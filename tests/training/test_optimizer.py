@@ -64,6 +64,21 @@ def torch_toy() -> Toy:
     return PyTorchWrapper(module), read, set_gradients
 
 
+def both(first: Toy, second: Toy) -> Tuple[Callable[[], Named], Callable[[Named], None]]:
+    """What reads the parameters of two toys, and what sets their gradients: "1 " or "2 " and the
+    name in the toy."""
+    toys = {"1 ": first, "2 ": second}
+
+    def read() -> Named:
+        return {which + key: w for which, toy in toys.items() for key, w in toy[1]().items()}
+
+    def set_gradients(gradients: Named) -> None:
+        for which, toy in toys.items():
+            toy[2]({key[2:]: g for key, g in gradients.items() if key.startswith(which)})
+
+    return read, set_gradients
+
+
 def random_gradients(like: Named, step: int, scale: float = 1.0) -> Named:
     generator = torch.Generator().manual_seed(step)
     return {key: scale * torch.randn(w.shape, generator=generator) for key, w in like.items()}
@@ -160,21 +175,17 @@ def test_gradients_are_zero_after_finish_update(toy: Toy) -> None:
 
 
 def test_clips_by_the_norm_over_two_models() -> None:
-    (first, read_first, set_first), (second, read_second, set_second) = thinc_toy(), torch_toy()
-    start = {f"1 {key}": w for key, w in read_first().items()}
-    start.update({f"2 {key}": w for key, w in read_second().items()})
+    first, second = thinc_toy(), torch_toy()
+    read, set_gradients = both(first, second)
+    start = read()
     expected = reference(start, lambda key: 0.01, 0.5, eps=0.1)
     optimizer = AdamW(0.01, weight_decay=0.1, grad_clip=0.5, eps=0.1)
     for step in range(STEPS):
-        gradients = random_gradients(start, step)
-        set_first({key[2:]: g for key, g in gradients.items() if key[0] == "1"})
-        set_second({key[2:]: g for key, g in gradients.items() if key[0] == "2"})
-        first.finish_update(optimizer)
-        second.finish_update(optimizer)
+        set_gradients(random_gradients(start, step))
+        first[0].finish_update(optimizer)
+        second[0].finish_update(optimizer)
         optimizer.step_schedules()
-        got = {f"1 {key}": w for key, w in read_first().items()}
-        got.update({f"2 {key}": w for key, w in read_second().items()})
-        assert_same(got, expected[step])
+        assert_same(read(), expected[step])
 
 
 def test_no_decay_for_biases_and_normalisation(toy: Toy) -> None:
@@ -192,24 +203,21 @@ def test_no_decay_for_biases_and_normalisation(toy: Toy) -> None:
 
 def test_two_learning_rates() -> None:
     """Ids of Thinc's nodes and of its shims overlap: a head must not claim the encoder's."""
-    (encoder, read_encoder, set_encoder), (head, read_head, set_head) = thinc_toy(), torch_toy()
+    toys = thinc_toy(), torch_toy()
+    read, set_gradients = both(*toys)
+    encoder, head = (model for model, _, _ in toys)
     nodes = list(encoder.walk())
     head.shims[0].id = nodes[1].id
-    start = {f"e {key}": w for key, w in read_encoder().items()}
-    start.update({f"h {key}": w for key, w in read_head().items()})
-    expected = reference(start, lambda key: 0.02 if key[0] == "h" else 0.001, 1.0)
+    start = read()
+    expected = reference(start, lambda key: 0.02 if key[0] == "2" else 0.001, 1.0)
     optimizer = AdamW(0.001, head_learn_rate=0.02, weight_decay=0.1)
     optimizer.set_group("head", head)
     for step in range(STEPS):
-        gradients = random_gradients(start, step)
-        set_encoder({key[2:]: g for key, g in gradients.items() if key[0] == "e"})
-        set_head({key[2:]: g for key, g in gradients.items() if key[0] == "h"})
+        set_gradients(random_gradients(start, step))
         encoder.finish_update(optimizer)
         head.finish_update(optimizer)
         optimizer.step_schedules()
-    got = {f"e {key}": w for key, w in read_encoder().items()}
-    got.update({f"h {key}": w for key, w in read_head().items()})
-    assert_same(got, expected[-1])
+    assert_same(read(), expected[-1])
 
 
 def test_head_takes_the_other_rate_by_default() -> None:
