@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_examples
 
 ModelArg = Annotated[
     str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
@@ -49,6 +49,7 @@ def threshold_cli(
     )
 
     try:
+        check_arguments([model], data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
         fits, reasons = fit_thresholds(nlp, read_examples(nlp, data_path)[: limit or None])
