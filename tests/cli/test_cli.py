@@ -241,8 +241,6 @@ def test_export_names_labels_without_a_question(trained, tmp_path):
     ],
 )
 def test_export_bad_files(trained, tmp_path, name, key, problem):
-    content = (trained / "gold.spacy").read_bytes()
-    (trained / "damaged.spacy").write_bytes(content[: len(content) // 2])
     out = tmp_path / "out.json"
     output = run("export", "papers-json", trained / name, out, "--spans-key", key, code=1)
     assert problem in output and not out.exists()
@@ -255,7 +253,8 @@ def test_convert_unknown_language(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    """A pipeline on disk that finds two nested entities by rules, and gold data for it."""
+    """A pipeline on disk that finds two nested entities by rules, gold data for it, and files that
+    are no data."""
     folder = tmp_path_factory.mktemp("trained")
     nlp = spacy.blank("en")
     ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
@@ -271,6 +270,9 @@ def trained(tmp_path_factory) -> Path:
             doc.spans["sc"] = [Span(doc, a, b, label=label) for a, b, label in gold]
         doc_bin.add(doc)
     doc_bin.to_disk(folder / "gold.spacy")
+    content = (folder / "gold.spacy").read_bytes()
+    (folder / "damaged.spacy").write_bytes(content[: len(content) // 2])
+    (folder / "gold.json").write_text("[]", encoding="utf8")
     return folder
 
 
@@ -348,9 +350,6 @@ def test_visualize_says_under_which_key_the_pipeline_predicts(trained, tmp_path)
     ],
 )
 def test_visualize_bad_files(trained, tmp_path, model, data, problem):
-    content = (trained / "gold.spacy").read_bytes()
-    (trained / "damaged.spacy").write_bytes(content[: len(content) // 2])
-    (trained / "gold.json").write_text("[]", encoding="utf8")
     page = tmp_path / "page.html"
     output = run("visualize", trained / model, trained / data, page, code=1)
     assert problem in output
