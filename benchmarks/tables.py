@@ -152,3 +152,26 @@ def measurements(result: Dict[str, Any]) -> str:
         for each in found
     ]
     return markdown([MEASURED[name][0] for name in names], rows)
+
+
+def ablation(variants: Dict[str, Any]) -> str:
+    """F1 of each variant, at the best threshold on the docs that it was scored on."""
+    rows = [
+        [name, f"{100 * found['f1']:.1f}", f"{found['threshold']:.2f}", f"{found['seconds']:.0f}"]
+        for name, found in variants.items()
+    ]
+    return markdown(["variant", "F1", "best threshold", "CPU seconds"], rows)
+
+
+def without_training(labels: Dict[str, Any]) -> str:
+    """Scores of labels by how they are asked for, trained and not."""
+    rows = [
+        [
+            label,
+            how,
+            *(f"{100 * found[name]:.1f}" for name in ("precision", "recall", "f1", "best_f1")),
+        ]
+        for label, table in labels.items()
+        for how, found in table.items()
+    ]
+    return markdown(["label", "", "P", "R", "F1", "F1 at the best threshold"], rows)

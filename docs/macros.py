@@ -127,6 +127,20 @@ def cells(folder: str, file: str) -> str:
     return f"{tables.measurements(result)}\n\n{machine(result)}\n\n{shell([result['command']])}"
 
 
+def ablation(folder: str, file: str) -> str:
+    """The variants of a system, and the command that measured them."""
+    result = read(folder, file)
+    run = result["runs"][0]
+    return f"{tables.ablation(result['variants'])}\n\n{machine(run)}\n\n{shell([run['command']])}"
+
+
+def without_training(folder: str, file: str) -> str:
+    """Labels that were not trained, and the command that measured them."""
+    result = read(folder, file)
+    shown = tables.without_training(result["labels"])
+    return f"{shown}\n\n{machine(result)}\n\n{shell([result['command']])}"
+
+
 def image(path: str, text: str) -> str:
     """A picture of the repository, as part of the page."""
     data = base64.b64encode((ROOT / path).read_bytes()).decode("ascii")
@@ -173,6 +187,8 @@ def define_env(env: Any) -> None:
         shares,
         shares_command,
         cells,
+        ablation,
+        without_training,
         image,
         command_line,
     ):

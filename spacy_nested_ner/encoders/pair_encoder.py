@@ -27,7 +27,7 @@ class PairEncoderSettings(FineTuning):
 
     max_pieces: longest input in pieces, special ones included; null for the encoder's limit.
     gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
-        again on the way back: less memory for many labels, a third more time. It can be set in
+        again on the way back: less memory for many labels, more time. It can be set in
         `attrs` of a trained model.
     """
 

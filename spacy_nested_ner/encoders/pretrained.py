@@ -28,8 +28,8 @@ SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
 class FineTuning(Settings):
     """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
 
-    mixed_precision: matrix products in bfloat16 in training, about twice as fast where the hardware
-        has them (GPUs, CPUs with avx512_bf16 or amx_bf16) and slower where it has not. Weights and
+    mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
+        (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. Weights and
         predictions are float32 in any case.
     frozen: the encoder does not learn and has no dropout: it costs a training step no more than a
         prediction.

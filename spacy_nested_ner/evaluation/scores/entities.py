@@ -10,9 +10,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora.statistics import nesting
-
-Entity = Tuple[int, int, str]
-"""First character, character after the last, label. Whitespace is not counted."""
+from spacy_nested_ner.pipeline.scorer import Entity
 
 LONGEST = 20
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
