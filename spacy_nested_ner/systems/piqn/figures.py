@@ -64,25 +64,17 @@ def query_use(view: FigureInput) -> QueryUse:
     for batch, _ in view.batches():
         word_states, query_states, queries = head.encode(*batch)
         answers = head.answer(word_states[-1], query_states[-1], batch.mask, queries)
-        left, start = head.probability(answers.left).max(dim=-1)
-        right, end = head.probability(answers.right).max(dim=-1)
-        label_p, label = answers.labels.softmax(-1).max(dim=-1)
-        keep = (label > 0) & (start <= end) & (label_p * left * right >= options.threshold)
-        keep &= label_p >= options.label_threshold
-        keep &= torch.minimum(left, right) >= options.boundary_threshold
-        if queries.mask is not None:
-            keep &= queries.mask
-        row, query = torch.nonzero(keep, as_tuple=True)
-        centre = (start[row, query] + end[row, query]) / 2
+        spans, query = head.found(answers, queries, options)
+        centre = (spans.start + spans.end) / 2
         from_words = queries.anchors is not None
         if queries.anchors is not None:
-            own = queries.anchors[row, query]
+            own = queries.anchors[spans.segment, query]
             location = centre - own
-            number = _place(own, start[row, query], end[row, query])
+            number = _place(own, spans.start, spans.end)
         else:
-            location = (centre + 0.5) / batch.mask.sum(dim=1)[row]
+            location = (centre + 0.5) / batch.mask.sum(dim=1)[spans.segment]
             number = query
-        parts.append(tuple(t.cpu().numpy() for t in (number, location, label[row, query] - 1)))
+        parts.append(tuple(t.cpu().numpy() for t in (number, location, spans.label)))
     none = np.zeros(0, dtype=np.int64)
     numbers, locations, labels = map(np.concatenate, zip(*parts or [(none, none, none)]))
     return QueryUse(numbers, locations, labels, from_words)

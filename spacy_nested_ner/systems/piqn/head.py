@@ -132,6 +132,12 @@ class PIQN(MatchedHead):
         """
         word_states, query_states, queries = self.encode(*batch)
         answers = self.answer(word_states[-1], query_states[-1], batch.mask, queries)
+        return self.found(answers, queries, options)[0]
+
+    def found(
+        self, answers: Answers, queries: Queries, options: PIQNOptions
+    ) -> Tuple[Predictions, Tensor]:
+        """The spans of the queries that answer, see `predict`, and `(K,)` the query of each."""
         left, start = self.probability(answers.left).max(dim=-1)
         right, end = self.probability(answers.right).max(dim=-1)
         label_p, label = answers.labels.softmax(-1).max(dim=-1)
@@ -145,7 +151,7 @@ class PIQN(MatchedHead):
             keep &= queries.mask
         segment, query = torch.nonzero(keep, as_tuple=True)
         picked = [t[segment, query] for t in (start, end, label - 1, score)]
-        return Predictions(segment, *picked)
+        return Predictions(segment, *picked), query
 
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
