@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -14,6 +13,7 @@ from spacy.training import Example
 
 from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.evaluation.scores.metrics import strict
+from spacy_nested_ner.evaluation.scores.own_thresholds import changed
 from spacy_nested_ner.evaluation.scores.report import run_pipeline
 from spacy_nested_ner.model.head_model import encode, head_shim, system_of
 from spacy_nested_ner.model.types import HeadInput
@@ -92,21 +92,7 @@ class ComponentView(FigureInput):
 
     def score(self, **options: Any) -> Tuple[float, float]:
         unseen = [Example(eg.predicted.copy(), eg.reference) for eg in self.examples]
-        with _changed(self.pipe, options):
+        self.pipe.options(**options)  # says which one the component does not have
+        with changed(self.pipe, **options):
             run = run_pipeline(self.nlp, unseen, self.pipe.key)
         return strict(run.table).f or 0.0, run.words / run.seconds
-
-
-@contextmanager
-def _changed(pipe: NestedNER, options: Mapping[str, Any]) -> Iterator[None]:
-    """The component has other options in here.
-
-    RAISES (ValueError): For an option that it does not have, or that is out of range.
-    """
-    pipe.options(**options)
-    before = {name: pipe.cfg[name] for name in options}
-    pipe.cfg.update(options)
-    try:
-        yield
-    finally:
-        pipe.cfg.update(before)

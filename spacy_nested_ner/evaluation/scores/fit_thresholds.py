@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from spacy.language import Language
@@ -17,7 +16,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     is_annotated,
     read_entities,
 )
-from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, keeps_spans
+from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, changed, keeps_spans
 from spacy_nested_ner.evaluation.scores.thresholds import (
     ThresholdChoice,
     best_of,
@@ -147,17 +146,7 @@ def scored_table(
 ) -> EntityTable:
     """Gold and predicted entities under a component's key, with the component at a threshold."""
     found: List[Dict[Entity, float]] = []
-    with _threshold(pipe, threshold):
+    with changed(pipe, threshold=threshold):
         for doc in nlp.pipe(eg.predicted.copy() for eg in examples):
             found.append(read_entities(doc, pipe.key) or {})
     return entity_table((eg.reference for eg in examples), found, pipe.key, False)
-
-
-@contextmanager
-def _threshold(pipe: Any, threshold: float) -> Iterator[None]:
-    old = pipe.cfg["threshold"]
-    pipe.cfg["threshold"] = threshold
-    try:
-        yield
-    finally:
-        pipe.cfg["threshold"] = old

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, Optional
 
@@ -103,14 +103,22 @@ def untrained(thresholds: Dict[str, Threshold]) -> Optional[str]:
 @contextmanager
 def lowered(thresholds: Dict[str, Threshold]) -> Iterator[None]:
     """The components predict down to the lowest threshold in here."""
-    chosen = [each for each in thresholds.values() if each.searchable and each.value is not None]
+    with ExitStack() as stack:
+        for each in thresholds.values():
+            if each.searchable and each.value is not None:
+                stack.enter_context(changed(each.pipe, threshold=each.lowest))
+        yield
+
+
+@contextmanager
+def changed(pipe: Any, **settings: Any) -> Iterator[None]:
+    """A component has other settings in its `cfg` in here."""
+    before = {name: pipe.cfg[name] for name in settings}
+    pipe.cfg.update(settings)
     try:
-        for each in chosen:
-            each.pipe.cfg["threshold"] = each.lowest
         yield
     finally:
-        for each in chosen:
-            each.pipe.cfg["threshold"] = each.value
+        pipe.cfg.update(before)
 
 
 def threshold_facts(own: Threshold, table: EntityTable, low: EntityTable) -> Dict[str, Any]:
