@@ -22,6 +22,7 @@ DEV = [
     "hypothesis>=6.100",
     "mypy>=1.11",
     "pytest>=8.0",
+    "pytest-xdist>=3.6",
     "ruff>=0.6",
     "setuptools>=70.1",
 ]

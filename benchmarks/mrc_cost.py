@@ -25,7 +25,7 @@ from benchmarks.inference import SORTED
 from benchmarks.passes import NO_OPTIMIZER, calls_of, replay, seconds
 from benchmarks.systems import bare, questions_for, read
 from spacy_nested_ner.encoders.pair_encoder import pair_shim
-from spacy_nested_ner.model.head_model import encoder_of
+from spacy_nested_ner.model.types import encoder_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
 

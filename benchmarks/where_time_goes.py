@@ -22,7 +22,8 @@ from benchmarks import tables
 from benchmarks.harness import Data, in_process, provenance, write_result
 from benchmarks.shares import Place, Shares
 from benchmarks.systems import SYSTEMS, UNFILTERED, bare, read, shipped_config, untrained_system
-from spacy_nested_ner.model.head_model import collect_spans, encoder_of, head_shim
+from spacy_nested_ner.model.head_model import collect_spans, head_shim
+from spacy_nested_ner.model.types import encoder_of
 from spacy_nested_ner.pipeline.component import NestedNER
 from spacy_nested_ner.pipeline.decode import choose_ents, select_spans
 from spacy_nested_ner.pipeline.gold import gold_segments

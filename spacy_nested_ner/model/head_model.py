@@ -22,8 +22,9 @@ from spacy_nested_ner.model.types import (
     HeadModel,
     HeadOutput,
     ScoredSpans,
+    encoder_of,
+    system_of,
 )
-from spacy_nested_ner.systems import get_system
 from spacy_nested_ner.systems.base import ModelSettings, System
 from spacy_nested_ner.systems.head import Gold, Predictions, mean_losses
 
@@ -55,16 +56,6 @@ def build_head_model(system: System, encoder: Model, settings: ModelSettings) ->
     )
     set_tok2vec(model)
     return model
-
-
-def system_of(model: HeadModel) -> System:
-    """The system that a model belongs to."""
-    return get_system(model.attrs["system"])
-
-
-def encoder_of(model: HeadModel) -> Model[Any, Any]:
-    """What reads the segments for the head."""
-    return model.layers[0]
 
 
 def set_tok2vec(model: HeadModel) -> None:

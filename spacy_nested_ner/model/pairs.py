@@ -7,8 +7,7 @@ from torch import Tensor
 
 from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.model.rows import Reading, Rows
-from spacy_nested_ner.model.types import HeadInput, HeadModel
-from spacy_nested_ner.systems import get_system
+from spacy_nested_ner.model.types import HeadInput, HeadModel, encoder_of, system_of
 
 
 def read_pairs(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
@@ -16,12 +15,12 @@ def read_pairs(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
 
     Only the indices of all pairs are made here, nothing is encoded before it is read.
     """
-    system = get_system(model.attrs["system"])
+    system = system_of(model)
     questions = system.questions(model)
     pairs = all_pairs(len(X.segments), len(questions))
     if is_train:
         pairs = pairs[system.training_pairs(model, pairs, X.gold or [])]
-    reading, backprop = model.layers[0](PairInput(X.docs, X.segments, questions, pairs), is_train)
+    reading, backprop = encoder_of(model)(PairInput(X.docs, X.segments, questions, pairs), is_train)
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         words, mask = reading.read(batch)

@@ -1,4 +1,4 @@
-"""Signatures of the models, named once."""
+"""Signatures of the models, named once, and what a model holds."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -7,7 +7,8 @@ import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from spacy_nested_ner.systems.base import Options
+from spacy_nested_ner.systems import get_system
+from spacy_nested_ner.systems.base import Options, System
 
 # (first word, last word, label index) of a gold entity, counted from its segment's first word.
 GoldEntity = Tuple[int, int, int]
@@ -58,3 +59,13 @@ class HeadOutput(NamedTuple):
 
 
 HeadModel = Model[HeadInput, HeadOutput]
+
+
+def system_of(model: HeadModel) -> System:
+    """The system that a model belongs to."""
+    return get_system(model.attrs["system"])
+
+
+def encoder_of(model: HeadModel) -> Model[Any, Any]:
+    """What reads the segments for the head."""
+    return model.layers[0]

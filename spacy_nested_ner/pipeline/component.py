@@ -20,15 +20,15 @@ from spacy_nested_ner.encoders.protocol import (
     missing_annotation,
     needed_annotation,
 )
-from spacy_nested_ner.model.head_model import (
+from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim, set_tok2vec
+from spacy_nested_ner.model.types import (
+    NO_SPANS,
+    GoldEntity,
+    HeadInput,
+    ScoredSpans,
     encoder_of,
-    head_parts,
-    head_shim,
-    set_label_dim,
-    set_tok2vec,
     system_of,
 )
-from spacy_nested_ner.model.types import NO_SPANS, GoldEntity, HeadInput, ScoredSpans
 from spacy_nested_ner.pipeline.annotation import annotated_docs
 from spacy_nested_ner.pipeline.configured import ConfiguredPipe
 from spacy_nested_ner.pipeline.decode import (

@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Set, Type
 from spacy.pipeline import TrainablePipe
 from spacy.vocab import Vocab
 
-from spacy_nested_ner.model.head_model import system_of
-from spacy_nested_ner.model.types import HeadModel
+from spacy_nested_ner.model.types import HeadModel, system_of
 from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import S, defaults_of, names_of, take, unknown_name

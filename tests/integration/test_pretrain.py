@@ -9,7 +9,7 @@ from spacy.language import DEFAULT_CONFIG_PRETRAIN_PATH
 from spacy.training.pretrain import pretrain
 from spacy.util import load_config, load_model_from_config
 
-from spacy_nested_ner.model.head_model import encoder_of
+from spacy_nested_ner.model.types import encoder_of
 from tests.conftest import SENTENCES, SMALL_CNN, SMALL_MODELS, make_examples, make_pipeline
 
 

@@ -12,7 +12,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.model.head_model import head_shim, system_of
+from spacy_nested_ner.model.head_model import head_shim
+from spacy_nested_ner.model.types import system_of
 from tests.conftest import (
     SENTENCES,
     make_example,

@@ -10,9 +10,9 @@ import srsly
 from spacy.language import Language
 from thinc.api import set_dropout_rate
 
-from spacy_nested_ner.model.head_model import encoder_of, head_parts, head_shim
+from spacy_nested_ner.model.head_model import head_parts, head_shim
 from spacy_nested_ner.model.pairs import read_pairs
-from spacy_nested_ner.model.types import HeadInput
+from spacy_nested_ner.model.types import HeadInput, encoder_of
 from spacy_nested_ner.systems.mrc.questions import questions_of
 from tests.conftest import (
     QUESTIONS,

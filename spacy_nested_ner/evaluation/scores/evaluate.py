@@ -30,7 +30,6 @@ from spacy_nested_ner.evaluation.scores.raw_text import (
     raw_doc,
     raw_text,
     same_sentences,
-    same_tokens,
 )
 from spacy_nested_ner.evaluation.scores.report import (
     WARM_UP,
@@ -41,6 +40,7 @@ from spacy_nested_ner.evaluation.scores.report import (
     no_predictions,
     scores,
 )
+from spacy_nested_ner.pipeline.gold import same_tokens
 
 RAW, GOLD = "raw text", "gold tokens"
 

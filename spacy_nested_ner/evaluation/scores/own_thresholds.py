@@ -13,7 +13,8 @@ from spacy.pipeline import SpanCategorizer, SpanRuler
 from spacy_nested_ner.evaluation.scores.entities import Entity, EntityTable
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.thresholds import best_threshold, tolerance
-from spacy_nested_ner.model.head_model import head_shim, system_of
+from spacy_nested_ner.model.head_model import head_shim
+from spacy_nested_ner.model.types import system_of
 from spacy_nested_ner.pipeline.component import NestedNER
 
 LOWEST = 0.05

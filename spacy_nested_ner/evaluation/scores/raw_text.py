@@ -49,11 +49,6 @@ def gold_doc(vocab: Vocab, reference: Doc) -> Doc:
     )
 
 
-def same_tokens(a: Doc, b: Doc) -> bool:
-    """Whether two docs have the same tokens, whatever stands between them."""
-    return len(a) == len(b) and all(x.text == y.text for x, y in zip(a, b))
-
-
 def same_sentences(a: Doc, b: Doc) -> bool:
     """Whether sentences start at the same characters; a doc without boundaries is one sentence."""
     return _sentence_starts(a) == _sentence_starts(b)
