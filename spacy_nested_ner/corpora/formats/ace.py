@@ -179,6 +179,8 @@ class _ApfHandler(XmlHandler):
         elif tag == "entity_mention":
             self._found = False
         elif self._in_extent():
+            if self._found:
+                raise ValueError("<entity_mention> with two extents.")
             numbers = [_attribute(tag, attrs, name) for name in ("START", "END")]
             self._place = (int(numbers[0]), int(numbers[1]) + 1)
             self._text = []
