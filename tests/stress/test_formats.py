@@ -32,10 +32,19 @@ def worker() -> Iterator[Worker]:
         yield own
 
 
-def test_there_is_a_corpus_of_every_format(trial):
-    missing = set(readers.get_all()) - {base.name for base in bases()}
+def test_there_is_a_corpus_of_every_format(trial, tmp_path, worker):
+    """And what the test counts in it is what its reader reads."""
+    corpora = bases()
+    missing = set(readers.get_all()) - {base.name for base in corpora}
     trial.record(formats=len(readers.get_all()), missing=sorted(missing))
     assert missing <= {"xmi"}  # whose library is optional
+    for i, base in enumerate(corpora):
+        folder = tmp_path / str(i)
+        write(base.files, folder)
+        job = Job(base.name, folder / base.entry, folder / "out", settings=base.settings)
+        outcome = worker.run(job, 60)
+        assert outcome.kind == "converted", outcome.message
+        assert not _loss(outcome.report, False, base.count(base.files)), base
 
 
 @pytest.mark.share(6)
