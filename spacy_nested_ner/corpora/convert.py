@@ -50,7 +50,9 @@ def convert_corpus(
                     f"{record.doc_id}: the record belongs to no split. Read the corpus with "
                     "read_corpus, which divides it, or set record.split."
                 )
-            for doc, dropped in record_to_docs(record, nlp, spans_key, options):
+            for doc, dropped in options.problems.stop(
+                record_to_docs(record, nlp, spans_key, options)
+            ):
                 statistics[record.split].add(doc, spans_key, dropped)
                 bins[record.split].add(doc)
         report = {

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Set, Tuple
+import re
+from itertools import pairwise
+from typing import Any, Iterator, List, Set, Tuple
 
+import numpy as np
+from spacy.attrs import SENT_START
 from spacy.language import Language
 from spacy.pipeline import Sentencizer
+from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc, Span
 
+from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.sentences import (
     line_starts,
@@ -17,13 +23,15 @@ from spacy_nested_ner.corpora.sentences import (
 )
 from spacy_nested_ner.corpora.spans import Dropped
 
+_NO_WORD = re.compile(r"[^\w\s]{100}(?=\S)|\S{1000}(?=\S)")
+
 
 def record_to_docs(
     record: Record, nlp: Language, spans_key: str, options: ReadOptions
 ) -> Iterator[Tuple[Doc, Dropped]]:
     """The docs of a record, with what each had to leave out: one, or one per sentence."""
     if not record.sentence_starts and options.sentences != "corpus":
-        record.sentence_starts = _find_sentences(record.text, nlp, options.sentences)
+        record.sentence_starts = _find_sentences(record, nlp, options.sentences)
         record.sentence_starts = unbridged_starts(record)
     parts = split_at_sentences(record) if options.group == "sentence" else iter([record])
     for part in parts:
@@ -46,8 +54,9 @@ def record_to_doc(
     """
     dropped = Dropped(record.dropped)
     doc, places = _tokenize(record, nlp, tokens)
-    starts = {start: i for i, (start, _) in enumerate(places)}
-    ends = {end: i + 1 for i, (_, end) in enumerate(places)}
+    wanted = {edge for start, end, _ in record.spans for edge in (start, end)}
+    starts = {start: i for i, (start, _) in enumerate(places) if start in wanted}
+    ends = {end: i + 1 for i, (_, end) in enumerate(places) if end in wanted}
     spans = []
     for start, end, label in record.spans:
         if start in starts and end in ends:
@@ -69,11 +78,11 @@ def _tokenize(record: Record, nlp: Language, tokens: str) -> Tuple[Doc, List[Tup
     if tokens == "character":
         words = [character for character in text if not character.isspace()]
     if words is None or tokens == "spacy":
-        doc = nlp.make_doc(text)
+        doc = _made_doc(text, nlp, record.doc_id)
         places = [(token.idx, token.idx + len(token)) for token in doc]
     else:
         places = word_places(text, words)
-        doc = _doc_of_words(text, words, nlp)
+        doc = _doc_of_words(text, words, nlp, record.doc_id)
     if tokens == "cut":
         edges = {edge for start, end, _ in record.spans for edge in (start, end)}
         cut = [piece for place in places for piece in _pieces(place, edges)]
@@ -82,11 +91,11 @@ def _tokenize(record: Record, nlp: Language, tokens: str) -> Tuple[Doc, List[Tup
     return doc, places
 
 
-def _doc_of_words(text: str, words: List[str], nlp: Language) -> Doc:
+def _doc_of_words(text: str, words: List[str], nlp: Language, doc_id: str) -> Doc:
     """With the true text where the tokenizer agrees, as it does on Chinese characters with the
     language zh; with unknown spaces otherwise."""
     if text != " ".join(words):
-        doc = nlp.make_doc(text)
+        doc = _made_doc(text, nlp, doc_id)
         if [token.text for token in doc] == words:
             return doc
     return Doc(nlp.vocab, words=words)
@@ -99,18 +108,46 @@ def _pieces(place: Tuple[int, int], edges: Set[int]) -> List[Tuple[int, int]]:
     return list(zip([start, *inside], [*inside, end]))
 
 
-def _find_sentences(text: str, nlp: Language, how: str) -> List[int]:
+def _made_doc(text: str, nlp: Language, doc_id: str) -> Doc:
+    """The tokens of the tokenizer of `nlp`. Words that are longer than any language has them are
+    cut first: spaCy's tokenizer takes affixes off one by one and reads the whole word each time.
+
+    Raises CorpusError if the text is longer than `nlp.max_length`.
+    """
+    if len(text) > nlp.max_length:
+        problem = (
+            f"a text of {len(text):,} characters, but spaCy takes {nlp.max_length:,}. Cut it into "
+            "several, for example with --sentences lines."
+        )
+        raise CorpusError(problem, doc_id)
+    if not isinstance(nlp.tokenizer, Tokenizer):
+        return nlp.make_doc(text)
+    cuts = [0, *(match.end() for match in _NO_WORD.finditer(text)), len(text)]
+    if len(cuts) == 2:
+        return nlp.make_doc(text)
+    docs = [nlp.make_doc(text[start:end]) for start, end in pairwise(cuts)]
+    words = [token.text for doc in docs for token in doc]
+    spaces = [bool(token.whitespace_) for doc in docs for token in doc]
+    return Doc(nlp.vocab, words=words, spaces=spaces)
+
+
+def _find_sentences(record: Record, nlp: Language, how: str) -> List[int]:
     if how == "lines":
-        return line_starts(text)
-    doc = Sentencizer()(nlp.make_doc(text))
+        return line_starts(record.text)
+    doc = Sentencizer()(_made_doc(record.text, nlp, record.doc_id))
     return [token.idx for token in doc if token.is_sent_start]
 
 
 def _mark_sentences(doc: Doc, places: List[Tuple[int, int]], starts: List[int]) -> None:
     """A sentence starts at the first token that ends after its first character."""
     pending = sorted(starts, reverse=True)
-    for token, (_, end) in zip(doc, places):
-        token.is_sent_start = token.i == 0
+    marks: List[int] = []
+    for _, end in places:
+        begins = not marks
         while pending and pending[-1] < end:
             pending.pop()
-            token.is_sent_start = True
+            begins = True
+        marks.append(1 if begins else -1)
+    # All at once: spaCy looks through the whole doc whenever one token is set.
+    array: Any = np.asarray(marks, dtype="int64").astype("uint64")
+    doc.from_array([SENT_START], array)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 MESSAGES_KEPT = 20
+MESSAGE_LENGTH = 1000
 
 Place = Tuple[Path, int]
 """File and line, for errors."""
@@ -21,9 +22,16 @@ class CorpusError(ValueError):
 
     def __init__(self, problem: str, path: object, line: Optional[int] = None) -> None:
         place = str(path) if line is None else f"{path}, line {line}"
-        super().__init__(f"{place}: {problem}")
+        super().__init__(f"{place}: {shortened(problem)}")
         self.path = path
         self.line = line
+
+
+def shortened(text: str, most: int = MESSAGE_LENGTH) -> str:
+    """The text, its middle left out if it has more characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} [...] {text[-most // 2 :]}"
 
 
 class Problems:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, Optional, Sequence
 
 from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.parsing.paths import check_input
 from spacy_nested_ner.corpora.records import SPLITS, Reader, ReadOptions, Record
 from spacy_nested_ner.corpora.registry import get_reader
 from spacy_nested_ner.corpora.splits import DEFAULT_FRACTIONS, Fractions, random_split
@@ -81,8 +82,7 @@ def read_corpus(
 
 def _records(reader: Reader, sources: Sequence[Source], options: ReadOptions) -> Iterator[Record]:
     for source in sources:
-        if not source.path.exists():
-            raise CorpusError("no such file or folder.", source.path)
+        check_input(source.path)
         for record in options.problems.stop(reader(source.path, options)):
             record.split = source.split or record.split
             yield record

@@ -135,12 +135,12 @@ def words_record(
     separators = [" "] * len(words)
     if options.tokens == "character":
         separators = [_between(*pair) for pair in zip(words, [*words[1:], ""])]
-    begins, ends, text = [], [], ""
+    begins, ends, length = [], [], 0
     for word, separator in zip(words, separators):
-        begins.append(len(text))
-        text += word
-        ends.append(len(text))
-        text += separator
+        begins.append(length)
+        ends.append(length + len(word))
+        length += len(word) + len(separator)
+    text = "".join(part for pair in zip(words, separators) for part in pair)
     text = text[: ends[-1]] if ends else ""
     places = [(begins[start], ends[end - 1], label) for start, end, label in spans]
     kept, dropped = clean_spans(text, places, options.one_label)

@@ -53,6 +53,9 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
         pairs = zip(word_places(record.text, record.words), record.words)
         words = _by_sentence(starts, [(place[0], word) for place, word in pairs])
     dropped = record.dropped
+    if not record.text.strip():
+        yield record
+        return
     for i, (start, end) in enumerate(pairwise([*starts, len(record.text)])):
         place = stripped(record.text, start, end)
         if place is None:

@@ -40,15 +40,15 @@ def clean_spans(
     Also returns what was dropped: spans of whitespace only, repeated and further labels.
     """
     dropped: Counter = Counter()
-    by_place: Dict[Tuple[int, int], List[str]] = {}
+    by_place: Dict[Tuple[int, int], Dict[str, None]] = {}  # labels in their order
     for start, end, label in spans:
         place = stripped(text, start, end)
         if place is None:
             dropped["no text", label] += 1
-        elif label in by_place.setdefault(place, []):
+        elif label in by_place.setdefault(place, {}):
             dropped["same label twice on one span", label] += 1
         else:
-            by_place[place].append(label)
+            by_place[place][label] = None
     if one_label:
         dropped.update(_keep_one_label(by_place))
     found = [(*place, label) for place, labels in by_place.items() for label in labels]
@@ -63,11 +63,11 @@ def stripped(text: str, start: int, end: int) -> Optional[Tuple[int, int]]:
     return (start, end) if start < end else None
 
 
-def _keep_one_label(by_place: Dict[Tuple[int, int], List[str]]) -> Counter:
+def _keep_one_label(by_place: Dict[Tuple[int, int], Dict[str, None]]) -> Counter:
     """Leave the alphabetically last label on each span; returns what went."""
     dropped: Counter = Counter()
     for place, labels in by_place.items():
         *others, kept = sorted(labels)
-        by_place[place] = [kept]
+        by_place[place] = {kept: None}
         dropped.update(("second label on a span", f"{label} beside {kept}") for label in others)
     return dropped

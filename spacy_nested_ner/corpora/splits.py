@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from array import array
 from hashlib import blake2b
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.paths import check_input, walk
 from spacy_nested_ner.corpora.records import SPLITS
 
 Fractions = Tuple[float, float, float]
 """Shares of train, dev and test."""
 
 DEFAULT_FRACTIONS: Fractions = (0.8, 0.1, 0.1)
+
+_logger = logging.getLogger("spacy_nested_ner")
 
 _NAMES: Dict[str, str] = {
     **{split: split for split in SPLITS},
@@ -53,12 +57,18 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
 
     Raises CorpusError if no file of the folder names one.
     """
+    check_input(path)
     if path.is_file():
         return [(path, split_of_name(path.name))]
-    if not path.exists():
-        raise CorpusError("no such file or folder.", path)
-    named = [(file, split_of_name(file.name)) for file in sorted(path.iterdir()) if file.is_file()]
-    found = [(file, split) for file, split in named if split]
+    named = [(file, split_of_name(file.name)) for file in sorted(path.iterdir())]
+    folders = [file for file, split in named if split and file.is_dir()]
+    if folders:
+        _logger.warning(
+            "Folders inside %s are not read: %s. To read one, give it as an input.",
+            path,
+            ", ".join(folder.name for folder in folders),
+        )
+    found = [(file, split) for file, split in named if split and file not in folders]
     if not found:
         problem = "no file in this folder has train, dev or test in its name. Name the files."
         raise CorpusError(problem, path)
@@ -71,11 +81,10 @@ def files_below(path: Path, *suffixes: str) -> List[Tuple[Path, str]]:
 
     Raises CorpusError if there are none.
     """
+    check_input(path)
     if path.is_file():
         return [(path, "")]
-    if not path.exists():
-        raise CorpusError("no such file or folder.", path)
-    files = sorted(file for file in path.rglob("*") if file.name.endswith(suffixes))
+    files = [file for file in walk(path) if file.name.endswith(suffixes)]
     if not files:
         raise CorpusError(f"no file that ends in {' or '.join(suffixes)} below this folder.", path)
     return [(file, split_of_folder(file, path)) for file in files]

@@ -7,10 +7,10 @@ there (the counts of NNE in PIQN, table 6, come out only so); such pairs are als
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Set, Tuple
 
 from spacy_nested_ner.corpora.spans import Dropped
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 Place = Tuple[int, int]
+
+MOST_LABELS = 20
+"""Of one span, whose pairs are listed by name."""
 
 
 @dataclass
@@ -40,23 +43,46 @@ def nesting(spans: Iterable[Place]) -> Nesting:
     """Nesting of spans `(start, end)`, end exclusive, one for each entity: a span with two labels
     is given twice.
 
-    Containers come before what they contain in the order of starts (longer first), so one pass
-    finds every chain.
+    Containers come before what they contain in the order of starts (longer first). There a span
+    is contained if one before it ends no earlier, contains one if one behind it ends no later, and
+    lies as deep as the longest chain of ends that do not grow. Takes n log n steps.
     """
     counts = Counter(spans)
     ordered = sorted(counts, key=lambda span: (span[0], -span[1]))
-    shared = {span for span, count in counts.items() if count > 1}
-    result = Nesting(shared, {span: 1 for span in ordered}, 0)
-    for i, outer in enumerate(ordered):
-        for inner in ordered[i + 1 :]:
-            if inner[0] >= outer[1]:
-                break
-            if inner[1] > outer[1]:
-                result.crossing += 1
-                continue
-            result.nested |= {outer, inner}
-            result.depth[inner] = max(result.depth[inner], result.depth[outer] + 1)
-    return result
+    nested = {span for span, count in counts.items() if count > 1}
+    depth: Dict[Place, int] = {}
+    chains: List[int] = []  # by depth: the latest end of a chain that is so long, negative
+    for span in ordered:
+        place = bisect_right(chains, -span[1])
+        chains[place : place + 1] = [-span[1]]
+        depth[span] = place + 1
+        if place:
+            nested.add(span)
+    earliest = float("inf")
+    for span in reversed(ordered):
+        if earliest <= span[1]:
+            nested.add(span)
+        earliest = min(earliest, span[1])
+    return Nesting(nested, depth, _crossing(ordered))
+
+
+def _crossing(ordered: List[Place]) -> int:
+    """Pairs of which the second begins inside the first and ends behind it."""
+    ends = sorted(end for _, end in ordered)
+    before = [0] * (len(ends) + 1)  # Fenwick tree: how many spans so far have the end of a rank
+    count = 0
+    for start, end in ordered:
+        rank = bisect_left(ends, end)
+        count -= bisect_right(ends, start)  # of those that end earlier, these do not overlap
+        i = rank
+        while i:
+            count += before[i]
+            i &= i - 1
+        i = rank + 1
+        while i < len(before):
+            before[i] += 1
+            i += i & -i
+    return count
 
 
 @dataclass
@@ -105,8 +131,11 @@ class SplitStatistics:
             self.lengths[end - start] += 1
         for _, group in groupby(sorted(entities), key=lambda entity: entity[:2]):
             labels = sorted(label for _, _, label in group)
-            pairs = [(a, b) for i, a in enumerate(labels) for b in labels[i + 1 :]]
-            self.same_span.update(" + ".join(pair) for pair in pairs)
+            if len(labels) > MOST_LABELS:
+                pairs = f"pairs of more than {MOST_LABELS} labels"
+                self.same_span[pairs] += len(labels) * (len(labels) - 1) // 2
+            else:
+                self.same_span.update(" + ".join(pair) for pair in combinations(labels, 2))
 
     @property
     def nested_percent(self) -> float:

@@ -7,7 +7,7 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_nested_ner.corpora import ReadOptions, Record
+from spacy_nested_ner.corpora import CorpusError, ReadOptions, Record
 from spacy_nested_ner.corpora.docs import record_to_doc, record_to_docs
 from spacy_nested_ner.corpora.records import words_record
 from spacy_nested_ner.corpora.sentences import grouped, split_at_sentences
@@ -124,3 +124,22 @@ def test_sentences_to_an_article_and_back(sentences):
     assert [(r.text, r.words, r.spans) for r in back] == [
         (r.text, r.words, r.spans) for r in records
     ]
+
+
+@pytest.mark.parametrize("text", ["<" * 250, "🙂" * 101 + " a", "ab " + "x" * 1500 + "<" * 120])
+def test_words_beyond_any_length_are_cut(nlp, text):
+    doc, dropped = record_to_doc(Record("a", "", text, [(0, 1, "X")]), nlp)
+    assert doc.text == text and not doc.has_unknown_spaces
+    assert max(len(token) for token in doc) <= 1000 and dropped.total() <= 1
+
+
+def test_ordinary_words_are_not_cut(nlp):
+    text = "see https://example.org/" + "a/b" * 300 + " -- ... !!! (really) " + "=" * 90
+    doc, _ = record_to_doc(Record("a", "", text, []), nlp)
+    assert [token.text for token in doc] == [token.text for token in nlp.make_doc(text)]
+
+
+def test_texts_beyond_spacy_s_limit_are_refused_by_name(nlp):
+    nlp.max_length = 100
+    with pytest.raises(CorpusError, match=r"^long: a text of 102 characters, but spaCy takes 100"):
+        record_to_doc(Record("long", "", "a " * 51, []), nlp)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import spacy
 from hypothesis import given, settings
@@ -69,3 +71,11 @@ def test_no_entities():
     counts.add(spacy.blank("en")("a b"), "sc", {})  # type: ignore[arg-type]
     assert (counts.sentences, counts.max_depth, counts.max_length) == (1, 0, 0)
     assert counts.nested_percent == 0
+
+
+def test_pairs_of_very_many_labels_on_one_span_are_counted_together():
+    doc = spacy.blank("en")("Rome is old")
+    doc.spans["sc"] = [Span(doc, 0, 1, label=f"L{i}") for i in range(1000)]
+    counts = SplitStatistics()
+    counts.add(doc, "sc", Counter())
+    assert counts.same_span == {"pairs of more than 20 labels": 499_500}

@@ -9,14 +9,18 @@ included, `&amp;` as five. The text of a document begins at its headline or text
 from __future__ import annotations
 
 import html
-import re
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
 
-from spacy_nested_ner.corpora.errors import CorpusError
-from spacy_nested_ner.corpora.parsing.edits import Rewritten, reference_edits
+from spacy_nested_ner.corpora.errors import CorpusError, shortened
+from spacy_nested_ner.corpora.parsing.edits import (
+    Rewritten,
+    reference_edits,
+    tag_places,
+    too_long,
+)
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
@@ -30,8 +34,6 @@ PREFERRED = ("timex2norm", "adj", "fp1", "fp2")
 """Folders of one document's versions in ACE 2005, the final one first."""
 
 EXPECTED = "APF XML: <source_file> with <document>, <entity>, <entity_mention>, <extent>, <charseq>"
-
-_TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True)
@@ -122,11 +124,12 @@ def without_tags(sgm: str) -> Tuple[str, Tuple[int, int]]:
     of the text (all, without such tags)."""
     pieces, position, length = [], 0, 0
     first, last = None, None
-    for match in _TAG.finditer(sgm):
-        pieces.append(sgm[position : match.start()])
+    for start, end in tag_places(sgm):
+        pieces.append(sgm[position:start])
         length += len(pieces[-1])
-        position = match.end()
-        name = match.group().strip("<>").split()[0].upper() if match.group().strip("<>/ ") else ""
+        position = end
+        tag = sgm[start:end].strip("<>")
+        name = tag.upper().split()[0] if tag.strip() else ""
         if first is None and name in ("HEADLINE", "TEXT"):
             first = length
         elif name == "/TEXT":
@@ -137,14 +140,21 @@ def without_tags(sgm: str) -> Tuple[str, Tuple[int, int]]:
 
 def _check(mention: Mention, text: str, file: Path) -> bool:
     """Raise CorpusError unless the annotation and the text agree."""
-    found = html.unescape(text[mention.start : mention.end])
-    if "".join(found.split()).lower() != "".join(mention.text.split()).lower():
+    start, end = mention.start, mention.end
+    possible = 0 <= start < end <= len(text) and not too_long(end - start, mention.text)
+    found = html.unescape(text[start:end]) if possible else text[max(0, start) :][:200]
+    if not possible or _squeezed(found) != _squeezed(mention.text):
         raise CorpusError(
-            f"a mention of {mention.label} at {mention.start} is {mention.text!r}, but the text "
-            f"has {found!r} there. The .sgm file has to be as it was distributed.",
+            f"a mention of {mention.label} at {start} is {shortened(mention.text, 200)!r}, but "
+            f"the text has {shortened(found, 200)!r} there. The .sgm file has to be as it was "
+            "distributed.",
             file,
         )
     return True
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split()).lower()
 
 
 class _ApfHandler(XmlHandler):
@@ -155,7 +165,8 @@ class _ApfHandler(XmlHandler):
         self._path: List[str] = []
         self._label = ""
         self._place = (0, 0)
-        self._text = ""
+        self._text: List[str] = []
+        self._found = False
         self._documents = 0
 
     def start(self, tag: str, attrs: Dict[str, str]) -> None:
@@ -165,18 +176,25 @@ class _ApfHandler(XmlHandler):
         self._documents += tag == "document"
         if tag == "entity":
             self._label = _attribute(tag, attrs, "TYPE")
+        elif tag == "entity_mention":
+            self._found = False
         elif self._in_extent():
+            if self._found:
+                raise ValueError("<entity_mention> with two extents.")
             numbers = [_attribute(tag, attrs, name) for name in ("START", "END")]
             self._place = (int(numbers[0]), int(numbers[1]) + 1)
-            self._text = ""
+            self._text = []
 
     def text(self, data: str) -> None:
         if self._in_extent():
-            self._text += data
+            self._text.append(data)
 
     def end(self, tag: str) -> None:
         if self._in_extent():
-            self.done.append(Mention(*self._place, self._label, self._text))
+            self.done.append(Mention(*self._place, self._label, "".join(self._text)))
+            self._found = True
+        elif tag == "entity_mention" and not self._found:
+            raise ValueError("<entity_mention> without <extent> and <charseq>.")
         self._path.pop()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Tuple, Union
 
 from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.edits import too_long
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
 from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
@@ -92,7 +93,10 @@ def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tup
         problem = f"expected ID<tab>LABEL START END<tab>TEXT, not {line[:60]!r}."
         raise CorpusError(problem, path, number)
     _, label, offsets, covered = match.groups()
-    fragments = [tuple(map(int, pair.split())) for pair in offsets.split(";")]
+    try:
+        fragments = [tuple(map(int, pair.split())) for pair in offsets.split(";")]
+    except ValueError as err:  # thousands of digits
+        raise CorpusError(str(err), path, number) from err
     _check_fragments(fragments, covered, text, path, number)
     for (_, end), (start, _) in pairwise(fragments):
         if text[end:start].strip():
@@ -107,7 +111,11 @@ def _check_fragments(
         if not 0 <= start < end <= len(text):
             problem = f"the span {start} {end} is not in the text of {len(text)} characters."
             raise CorpusError(problem, path, number)
-    found = " ".join(text[start:end] for start, end in fragments)
-    if covered is not None and found.split() != covered.split():
+    if covered is None:
+        return
+    long = too_long(sum(end - start for start, end in fragments), covered)
+    shown = [(start, start + 200) for start, _ in fragments[:1]] if long else fragments
+    found = " ".join(text[start:end] for start, end in shown)
+    if long or found.split() != covered.split():
         problem = f"the annotation says {covered!r}, but the .txt has {found!r} there."
         raise CorpusError(problem, path, number)

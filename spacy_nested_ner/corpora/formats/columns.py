@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Problems
 from spacy_nested_ner.corpora.parsing.settings import with_settings
@@ -26,6 +26,10 @@ from spacy_nested_ner.corpora.sentences import grouped
 from spacy_nested_ner.corpora.splits import named_files
 
 DOCSTART = "-DOCSTART-"
+
+MOST_LEVELS = 100
+MOST_ROWS = 1_000_000
+"""Of one sentence. No corpus comes near; a file without blank lines does."""
 
 Row = Tuple[int, List[str]]
 """Line number and cells."""
@@ -95,6 +99,9 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
             doc_id, cells = cells[1] if len(cells) > 1 else None, []
         if any(cell.strip() for cell in cells):
             rows.append((number, cells))
+            if len(rows) > MOST_ROWS:
+                problem = f"a sentence of more than {MOST_ROWS} lines. Put blank lines between."
+                raise CorpusError(problem, path, rows[0][0])
         elif rows:
             yield doc_id, rows
             rows = []
@@ -128,7 +135,7 @@ def _token(path: Path, row: Row, settings: ColumnSettings) -> str:
     return token[0] if settings.first_character else token
 
 
-def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> List[List[str]]:
+def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> Iterator[List[str]]:
     """Tags of the sentence, level by level. No tag is the same as O."""
     if not settings.tags:
         if settings.token < 0:
@@ -137,12 +144,13 @@ def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> List[List[
         width = max(len(cells) for _, cells in rows)
         if width - settings.token < 2:
             raise CorpusError("a line with nothing behind the token.", path, rows[0][0])
-        columns: Iterable[int] = range(settings.token + 1, width)
-        return [
-            [(cells[i].strip() if i < len(cells) else "") or "O" for _, cells in rows]
-            for i in columns
-        ]
-    return [[_cell(path, row, i, "tag").strip() or "O" for row in rows] for i in settings.tags]
+        if width - settings.token - 1 > MOST_LEVELS:
+            line = next(number for number, cells in rows if len(cells) == width)
+            problem = f"a line of {width} columns. Name those of tags: --set tags=NUMBERS."
+            raise CorpusError(problem, path, line)
+        for i in range(settings.token + 1, width):
+            yield [(cells[i].strip() if i < len(cells) else "") or "O" for _, cells in rows]
+    yield from [[_cell(path, row, i, "tag").strip() or "O" for row in rows] for i in settings.tags]
 
 
 def _cell(path: Path, row: Row, column: int, what: str) -> str:
@@ -159,7 +167,7 @@ def _find_scheme(path: Path, settings: ColumnSettings) -> str:
     evidence = Evidence.none()
     quiet = Problems(skip=True, quiet=True)
     for _, rows in _sentences(path, settings):
-        for level in quiet.attempt(_levels, path, rows, settings) or []:
+        for level in quiet.stop(_levels(path, rows, settings)):
             for (tag, before), (line, _) in zip(pairs_with_before(level), rows):
                 evidence.add(tag, before, line)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, List, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
@@ -23,10 +24,12 @@ def read_record(item: Object, place: Place, split: str, options: ReadOptions) ->
         (entity.get("start_offset"), entity.get("end_offset"), entity.get("label"))
         for entity in objects(item, "entities", *place)
     ]
-    triples: Any = item.get("label", item.get("labels")) or []
-    if not {"entities", "label", "labels"} & set(item) or not isinstance(triples, list):
+    given: List[Any] = [item[name] or [] for name in ("label", "labels") if name in item]
+    if not {"entities", "label", "labels"} & set(item) or not all(
+        isinstance(triples, list) for triples in given
+    ):
         raise CorpusError("expected the spans as 'label', 'labels' or 'entities'.", *place)
-    for triple in triples:
+    for triple in itertools.chain(*given):
         if not isinstance(triple, list) or len(triple) != 3:
             raise CorpusError(f"expected [start, end, label], not {triple!r}.", *place)
         found.append((triple[0], triple[1], triple[2]))

@@ -42,9 +42,12 @@ def json_reader(name: str) -> Callable[[Make], Make]:
 
 def json_records(path: Path, options: ReadOptions, make: Make) -> Iterator[Record]:
     """Records of a file or folder, made from one object each."""
-    for file, split in named_files(Path(path)):
-        outcomes = outcomes_of_file(file, split, options, make)
-        yield from with_omissions(options.problems.stop(outcomes))
+    outcomes = (
+        outcome
+        for file, split in named_files(Path(path))
+        for outcome in options.problems.stop(outcomes_of_file(file, split, options, make))
+    )
+    yield from with_omissions(outcomes)
 
 
 def outcomes_of_file(

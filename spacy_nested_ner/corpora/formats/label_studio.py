@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
-from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.errors import CorpusError, Place, shortened
 from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     Outcome,
@@ -51,6 +51,8 @@ def _record(
         labels = region.get("labels", region.get("hypertextlabels"))
         if labels and not isinstance(labels, list):
             raise CorpusError(f"expected a list of labels, not {labels!r}.", *place)
+        if not labels and ("start" in region or "globalOffsets" in region):
+            omitted["region without a label", ""] += 1
         if labels:
             start, end = _characters(region, text, place)
             spans += [checked_span(start, end, label, len(text), place) for label in labels]
@@ -87,9 +89,11 @@ def _characters(region: Object, text: str, place: Place) -> Tuple[int, int]:
     """Characters of a region. Browsers count characters beyond U+FFFF, such as emoji, as two; the
     covered text tells which count it is."""
     offsets = region.get("globalOffsets", region)
-    start, end = offsets.get("start"), offsets.get("end")
+    if not isinstance(offsets, dict):
+        raise CorpusError(f"expected start and end in globalOffsets, not {offsets!r}.", *place)
+    given = offsets.get("start"), offsets.get("end")
+    start, end, _ = checked_span(*given, "label", 2 * len(text), place)
     covered = region.get("text")
-    checked_span(start, end, "label", 2 * len(text), place)
     if covered is None or text[start:end] == covered:
         return start, end
     units = text.encode("utf-16-le")
@@ -97,5 +101,7 @@ def _characters(region: Object, text: str, place: Place) -> Tuple[int, int]:
         first = len(units[: 2 * start].decode("utf-16-le"))
         return first, first + len(covered)
     raise CorpusError(
-        f"a region at {start} is {covered!r}, but the text has {text[start:end]!r} there.", *place
+        f"a region at {start} is {covered!r}, but the text has "
+        f"{shortened(text[start:end], 200)!r} there.",
+        *place,
     )

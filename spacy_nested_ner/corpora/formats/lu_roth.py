@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable, Iterator, List, Tuple
 
-from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.errors import CorpusError, shortened
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.text import read_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
@@ -55,7 +55,10 @@ def four_line_records(
 
     name: of the file, for errors. doc_id: of all its sentences; "" names each by its line.
     """
-    for number, (line, _, entities, blank) in _fours(lines):
+    for number, (line, tags, entities, blank) in _fours(lines):
+        if _ENTITY.match(tags):
+            problem = f"expected tags between words and entities, not {tags[:40]!r}."
+            raise CorpusError(problem, name, number + 1)
         if blank.strip():
             problem = f"expected a blank line after words, tags and entities, not {blank[:40]!r}."
             raise CorpusError(problem, name, number + 3)
@@ -93,11 +96,12 @@ def _spans(
         if match is None:
             problem = f"expected entities such as 0,1 PER|3,3 AGE, not {entity[:40]!r}."
             raise CorpusError(problem, *place)
-        start, last, label = int(match.group(1)), int(match.group(2)), match.group(3)
-        end = last if settings.exclusive_end else last + 1
+        label = match.group(3)
         try:
+            start, last = int(match.group(1)), int(match.group(2))
+            end = last if settings.exclusive_end else last + 1
             check_span(start, end, label, length)
         except ValueError as err:
-            raise CorpusError(f"entity {entity!r}: {err}", *place) from err
+            raise CorpusError(f"entity {shortened(entity, 80)!r}: {err}", *place) from err
         spans.append((start, end, label))
     return spans

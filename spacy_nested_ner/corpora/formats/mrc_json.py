@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, TextIO, Tuple
@@ -25,6 +26,8 @@ from spacy_nested_ner.corpora.records import (
 from spacy_nested_ner.corpora.registry import readers, writers
 from spacy_nested_ner.corpora.spans import WordSpan, check_span
 from spacy_nested_ner.corpora.splits import named_files
+
+_POSITION = re.compile(r"\s*(\d{1,9})\s*[;,]\s*(\d{1,9})\s*")
 
 
 @readers.register("mrc-json")
@@ -59,25 +62,38 @@ def _mrc_spans(path: Path, item: Item, length: int) -> List[WordSpan]:
     """Entities of one item; their ends are inclusive in the file."""
     line, values = item
     label = field(values, "entity_label", str, path, line)
-    if "span_position" in values:
-        texts = string_list(values, "span_position", path, line)
-        pairs: List[Tuple[Any, ...]] = [tuple(text.replace(",", ";").split(";")) for text in texts]
-    else:
-        starts = field(values, "start_position", list, path, line)
-        ends = field(values, "end_position", list, path, line)
-        if len(starts) != len(ends):
-            problem = f"{len(starts)} numbers in 'start_position', {len(ends)} in 'end_position'."
-            raise CorpusError(problem, path, line)
-        pairs = list(zip(starts, ends, strict=True))
     spans = []
-    for pair in pairs:
+    for pair in _pairs(path, item):
         try:
-            start, last = (int(number) for number in pair)
+            start, last = pair
             check_span(start, last + 1, label, length)
         except (TypeError, ValueError) as err:
             raise CorpusError(f"entity {pair!r} of {label}: {err!s}", path, line) from err
         spans.append((start, last + 1, label))
     return spans
+
+
+def _pairs(path: Path, item: Item) -> List[Tuple[Any, ...]]:
+    """First and last word of each entity, as `span_position` has them or the two lists."""
+    line, values = item
+    lists = [name for name in ("start_position", "end_position") if name in values]
+    if "span_position" not in values:
+        lists = ["start_position", "end_position"]
+    numbers = [field(values, name, list, path, line) for name in lists]
+    if "span_position" in values:
+        texts = string_list(values, "span_position", path, line)
+        matches = [(_POSITION.fullmatch(text), text) for text in texts]
+        pairs = [tuple(map(int, match.groups())) if match else (text,) for match, text in matches]
+    else:
+        pairs = list(zip(*numbers))
+    if any(len(pairs) != len(given) for given in numbers):
+        counts = ", ".join(
+            f"{len(values[name])} in {name!r}"
+            for name in ("start_position", "end_position", "span_position")
+            if name in values
+        )
+        raise CorpusError(f"the lists of positions differ in length: {counts}.", path, line)
+    return pairs
 
 
 @writers.register("mrc-json")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-import tarfile
 from pathlib import Path, PurePosixPath
 from typing import Iterator, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.formats.lu_roth import FourLineSettings, Lines, four_line_records
-from spacy_nested_ner.corpora.parsing.archives import DAMAGE, members
+from spacy_nested_ner.corpora.parsing.archives import is_tar, members, unpacked
+from spacy_nested_ner.corpora.parsing.paths import walk
 from spacy_nested_ner.corpora.parsing.settings import with_settings
-from spacy_nested_ner.corpora.parsing.text import read_lines
+from spacy_nested_ner.corpora.parsing.text import decoded, numbered_lines, read_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import grouped
@@ -34,7 +34,7 @@ def read_nne(path: Path, options: ReadOptions) -> Iterator[Record]:
 
 def _files(path: Path) -> Iterator[Tuple[str, Lines]]:
     if path.is_dir():
-        files = sorted(path.rglob("*.mrg"))
+        files = [file for file in walk(path) if file.suffix == ".mrg"]
         if not files:
             raise CorpusError("no .mrg file below this folder.", path)
         for file in files:
@@ -46,18 +46,14 @@ def _files(path: Path) -> Iterator[Tuple[str, Lines]]:
 
 
 def _archived(path: Path) -> Iterator[Tuple[str, Lines]]:
-    found = False
-    try:
-        with tarfile.open(path, "r|*") as archive:
-            for name, stream in members(archive, ".mrg"):
-                found = True
-                text = io.StringIO(stream.read().decode("utf8"))
-                yield f"{path} ({name})", ((i, line.rstrip("\n")) for i, line in enumerate(text, 1))
-    except (*DAMAGE, UnicodeDecodeError) as err:
-        problem = f"expected a .tar.gz archive of .mrg files, but it is none or damaged ({err})."
-        raise CorpusError(problem, path) from err
-    if not found:
-        raise CorpusError("no .mrg file in the archive.", path)
+    if not is_tar(path):
+        problem = "expected a .tar.gz archive of .mrg files, but it is none or damaged."
+        raise CorpusError(problem, path)
+    with unpacked(path) as archive:
+        for member, stream in members(archive, ".mrg", path):
+            name = f"{path} ({member})"
+            text = io.StringIO(decoded(stream.read(), name), newline="\n")
+            yield name, numbered_lines(text, name)
 
 
 def _split_of_section(file: PurePosixPath) -> str:

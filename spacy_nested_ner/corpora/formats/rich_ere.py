@@ -12,8 +12,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from spacy_nested_ner.corpora.errors import CorpusError
-from spacy_nested_ner.corpora.parsing.edits import Edit, Rewritten, reference_edits
+from spacy_nested_ner.corpora.errors import CorpusError, shortened
+from spacy_nested_ner.corpora.parsing.edits import (
+    Edit,
+    Rewritten,
+    reference_edits,
+    tag_places,
+    too_long,
+)
+from spacy_nested_ner.corpora.parsing.paths import check_input, walk
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.parsing.text import read_text
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
@@ -26,7 +33,8 @@ SUFFIX = ".rich_ere.xml"
 SOURCES = (".xml", ".cmp.txt", ".mpdf.xml", ".txt")
 EXPECTED = "Rich ERE XML: <deft_ere doc_id=...> with <entity>, <entity_mention>, <mention_text>"
 
-_MARKUP = re.compile(r"<quote\b[^>]*(?<!/)>.*?</quote>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_QUOTE = re.compile(r"<quote\b[^>]*(?<!/)>", re.IGNORECASE)
+_QUOTE_END = re.compile(r"</quote>", re.IGNORECASE)
 
 
 class EreMention(NamedTuple):
@@ -43,9 +51,10 @@ def read_rich_ere(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Rich ERE (TAC KBP 2017): a folder with source and .rich_ere.xml files"""
     no_settings(options.settings)
     root = Path(path)
+    check_input(root)
     if root.is_file():
         raise CorpusError("expected the folder that holds source and annotation files.", path)
-    sources = {file.name: file for file in sorted(root.rglob("*")) if file.is_file()}
+    sources = {file.name: file for file in walk(root) if file.is_file()}
     files = [
         (_document_id(file, sources), file, split) for file, split in files_below(root, SUFFIX)
     ]
@@ -98,11 +107,27 @@ def _record(
 def _markup_edits(raw: str) -> List[Edit]:
     edits: List[Edit] = []
     position = 0
-    for match in _MARKUP.finditer(raw):
-        edits += reference_edits(raw, position, match.start())
-        edits.append((*match.span(), ""))
-        position = match.end()
+    for start, end in _markup_places(raw):
+        edits += reference_edits(raw, position, start)
+        edits.append((start, end, ""))
+        position = end
     return edits + reference_edits(raw, position)
+
+
+def _markup_places(raw: str) -> Iterator[Tuple[int, int]]:
+    """Characters of tags, and of `<quote>`s as a whole."""
+    ends = (match.end() for match in _QUOTE_END.finditer(raw))
+    quote_end: Optional[int] = 0
+    position = 0
+    for start, end in tag_places(raw):
+        if start < position:  # inside of a quote
+            continue
+        position = end
+        if _QUOTE.fullmatch(raw, start, end):
+            while quote_end is not None and quote_end <= end:
+                quote_end = next(ends, None)
+            position = quote_end or end
+        yield start, position
 
 
 def _located(mention: EreMention, raw: str, file: Path) -> Tuple[int, int]:
@@ -110,13 +135,16 @@ def _located(mention: EreMention, raw: str, file: Path) -> Tuple[int, int]:
     wanted = "".join(mention.text.split())
     for shift in (0, -1, 1):
         start = mention.offset + shift
-        found = raw[max(0, start) : start + mention.length]
+        end = start + mention.length
+        if not 0 <= start < end <= len(raw) or too_long(mention.length, mention.text):
+            continue
+        found = raw[start:end]
         if wanted in ("".join(found.split()), "".join(_decoded(found).split())):
-            return start, start + mention.length
-    found = raw[mention.offset : mention.offset + mention.length]
+            return start, end
+    found = raw[max(0, mention.offset) :][: max(0, min(200, mention.length))]
     raise CorpusError(
-        f"a mention of {mention.label} at {mention.offset} is {mention.text!r}, but the source "
-        f"has {found!r} there.",
+        f"a mention of {mention.label} at {mention.offset} is {shortened(mention.text, 200)!r}, "
+        f"but the source has {found!r} there.",
         file,
     )
 
@@ -133,7 +161,7 @@ class _EreHandler(XmlHandler):
         self._path: List[str] = []
         self._label = ""
         self._mention: Dict[str, str] = {}
-        self._text = ""
+        self._text: List[str] = []
 
     def start(self, tag: str, attrs: Dict[str, str]) -> None:
         if not self._path and tag != "deft_ere":
@@ -145,14 +173,14 @@ class _EreHandler(XmlHandler):
             missing = [name for name in ("offset", "length") if name not in attrs]
             if missing or not self._label:
                 raise ValueError(f"<entity_mention> without {', '.join(missing) or 'a type'}.")
-            self._mention, self._text = attrs, ""
+            self._mention, self._text = attrs, []
 
     def text(self, data: str) -> None:
         if self._path[-2:] == ["entity_mention", "mention_text"]:
-            self._text += data
+            self._text.append(data)
 
     def end(self, tag: str) -> None:
         self._path.pop()
         if tag == "entity_mention":
             offset, length = int(self._mention["offset"]), int(self._mention["length"])
-            self.done.append(EreMention(offset, length, self._label, self._text))
+            self.done.append(EreMention(offset, length, self._label, "".join(self._text)))

@@ -7,25 +7,33 @@ entity declarations.
 from __future__ import annotations
 
 import io
-import zipfile
+from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Callable, Iterator, List, Optional, Tuple
+from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.parsing.archives import unpacked, unzipped
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml_file
 from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import word_places
-from spacy_nested_ner.corpora.spans import CharSpan
+from spacy_nested_ner.corpora.spans import CharSpan, check_span
 from spacy_nested_ner.corpora.splits import files_below
 
 TYPE_SYSTEM = "TypeSystem.xml"
 DKPRO = "de.tudarmstadt.ukp.dkpro.core.api"
 EXPECTED = "UIMA CAS XMI, as INCEpTION exports it"
 
-Opener = Callable[[], IO[bytes]]
+TOKENS = f"{DKPRO}.segmentation.type.Token"
+SENTENCES = f"{DKPRO}.segmentation.type.Sentence"
+
+Opener = Callable[[], ContextManager[IO[bytes]]]
+
+Annotation = Tuple[Any, Any, Any]
+"""First character, character after the last, and label, as they stand in the file."""
 
 
 @dataclass(frozen=True)
@@ -59,44 +67,46 @@ def _import_cassis() -> Any:
 
 def _document(file: Path, split: str, settings: XmiSettings, options: ReadOptions) -> Record:
     name, xmi, types = _zipped(file) if file.suffix == ".zip" else _plain(file)
-    cas = _load(file, xmi, types)
-    text = cas.sofa_string or ""
-    known = {found.name for found in cas.typesystem.get_types()}
-    if settings.layer not in known:
-        custom = sorted(type_ for type_ in known if not type_.startswith(("uima.", DKPRO)))
+    with _library_errors(file):
+        text, layers = _load(file, xmi, types, settings)
+    if settings.layer not in layers:
+        custom = sorted(layer for layer in layers if not layer.startswith(("uima.", DKPRO)))
         raise CorpusError(
             f"no layer {settings.layer!r}. Choose it with --set layer=NAME; the file has: "
             f"{', '.join(custom) or 'no layer of its own'}.",
             file,
         )
-    record = text_record(name, split, text, _spans(cas, settings, file, options), options)
-    record.words = _words(cas, text, known)
-    sentences = f"{DKPRO}.segmentation.type.Sentence"
-    if sentences in known:
-        record.sentence_starts = [sentence.begin for sentence in cas.select(sentences)]
+    calls = ((*annotation, len(text), settings, file) for annotation in layers[settings.layer])
+    spans = options.problems.attempt_each(_span, calls)
+    record = text_record(name, split, text, spans, options)
+    record.words = _words(text, layers.get(TOKENS, []))
+    starts = [start for start, _, _ in layers.get(SENTENCES, [])]
+    record.sentence_starts = [start for start in starts if isinstance(start, int) and start >= 0]
     return record
 
 
-def _spans(cas: Any, settings: XmiSettings, file: Path, options: ReadOptions) -> Iterator[CharSpan]:
-    for annotation in cas.select(settings.layer):
-        label = getattr(annotation, settings.feature, None)
-        if label:
-            yield annotation.begin, annotation.end, str(label)
-        else:
-            problem = (
-                f"a span at {annotation.begin} has no {settings.feature!r}. Choose the feature "
-                "with the label with --set feature=NAME."
-            )
-            options.problems.report(CorpusError(problem, file))
-
-
-def _words(cas: Any, text: str, known: Any) -> Optional[List[str]]:
-    """The tokens, unless there are none or they leave out text."""
-    tokens = f"{DKPRO}.segmentation.type.Token"
-    words = [token.get_covered_text() for token in cas.select(tokens)] if tokens in known else []
+def _span(
+    start: Any, end: Any, label: Any, length: int, settings: XmiSettings, file: Path
+) -> CharSpan:
+    if not label:
+        raise CorpusError(
+            f"a span at {start} has no {settings.feature!r}. Choose the feature with the label "
+            "with --set feature=NAME.",
+            file,
+        )
     try:
+        check_span(start, end, str(label), length)
+    except ValueError as err:
+        raise CorpusError(str(err), file) from err
+    return start, end, str(label)
+
+
+def _words(text: str, tokens: List[Annotation]) -> Optional[List[str]]:
+    """The tokens, unless there are none or they leave out text."""
+    try:
+        words = [text[start:end] for start, end, _ in tokens]
         word_places(text, words)
-    except ValueError:
+    except (TypeError, ValueError):  # a token without a beginning, or a text left out
         return None
     return words or None
 
@@ -105,36 +115,52 @@ def _plain(file: Path) -> Tuple[str, Opener, Opener]:
     types = file.with_name(TYPE_SYSTEM)
     if not types.is_file():
         raise CorpusError(f"no {TYPE_SYSTEM} beside it, which the export holds as well.", file)
-    return file.stem, lambda: file.open("rb"), lambda: types.open("rb")
+    return file.stem, lambda: unpacked(file), lambda: unpacked(types)
 
 
 def _zipped(file: Path) -> Tuple[str, Opener, Opener]:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-            xmi = [name for name in names if name.endswith(".xmi")]
-            types = [name for name in names if name.rpartition("/")[2] == TYPE_SYSTEM]
-            if len(xmi) != 1 or len(types) != 1:
-                held = ", ".join(names) or "nothing"
-                problem = f"expected one .xmi file and {TYPE_SYSTEM} in the archive. It holds: "
-                raise CorpusError(f"{problem}{held}.", file)
-            contents = [archive.read(name) for name in (xmi[0], types[0])]
-    except zipfile.BadZipFile as err:
-        raise CorpusError(f"the archive is damaged ({err}). Export it again.", file) from err
+    with unzipped(file) as archive:
+        names = archive.namelist()
+        xmi = [name for name in names if name.endswith(".xmi")]
+        types = [name for name in names if name.rpartition("/")[2] == TYPE_SYSTEM]
+        if len(xmi) != 1 or len(types) != 1:
+            held = ", ".join(names) or "nothing"
+            problem = f"expected one .xmi file and {TYPE_SYSTEM} in the archive. It holds: "
+            raise CorpusError(f"{problem}{held}.", file)
+        contents = [archive.read(name) for name in (xmi[0], types[0])]
     name = xmi[0].rpartition("/")[2].removesuffix(".xmi")
     return name, lambda: io.BytesIO(contents[0]), lambda: io.BytesIO(contents[1])
 
 
-def _load(file: Path, xmi: Opener, types: Opener) -> Any:
+def _load(
+    file: Path, xmi: Opener, types: Opener, settings: XmiSettings
+) -> Tuple[str, Dict[str, List[Annotation]]]:
+    """The text, and the annotations of each layer: all names, but only what is asked for is
+    filled."""
     cassis = _import_cassis()
     for opener in (types, xmi):
         with opener() as stream:
-            list(stream_xml_file(stream, str(file), XmlHandler(), EXPECTED))
+            deque(stream_xml_file(stream, str(file), XmlHandler(), EXPECTED), maxlen=0)
+    with types() as stream:
+        type_system = cassis.load_typesystem(stream)
+    with xmi() as stream:
+        cas = cassis.load_cas_from_xmi(stream, typesystem=type_system)
+    layers: Dict[str, List[Annotation]] = {found.name: [] for found in type_system.get_types()}
+    for layer in {settings.layer, TOKENS, SENTENCES} & set(layers):
+        layers[layer] = [
+            (found.begin, found.end, getattr(found, settings.feature, None))
+            for found in cas.select(layer)
+        ]
+    return cas.sofa_string or "", layers
+
+
+@contextmanager
+def _library_errors(file: Path) -> Iterator[None]:
+    """The library has no error of its own for files that do not fit."""
     try:
-        with types() as stream:
-            type_system = cassis.load_typesystem(stream)
-        with xmi() as stream:
-            return cassis.load_cas_from_xmi(stream, typesystem=type_system)
-    except Exception as err:  # the library has no error of its own for files that do not fit
+        yield
+    except CorpusError:
+        raise
+    except Exception as err:
         problem = f"not {EXPECTED} ({type(err).__name__}: {err}). Export it again."
         raise CorpusError(problem, file) from err

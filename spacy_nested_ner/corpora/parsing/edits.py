@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 Edit = Tuple[int, int, str]
 """First character, character after the last, and what comes in their place."""
@@ -40,6 +40,21 @@ class Rewritten:
             return None
         before = i if not i or position >= self._edits[i - 1][1] else i - 1
         return position + self._shifts[before]
+
+
+def too_long(length: int, covered: str) -> bool:
+    """Whether a place of that many characters cannot be the text with references (`&amp;`) and
+    more whitespace. Saves looking through it."""
+    return length > 12 * len(covered) + 1000
+
+
+def tag_places(text: str) -> Iterator[Tuple[int, int]]:
+    """Characters of each tag, from a `<` to the next `>`. Where no `>` follows, none is left: each
+    character is looked at once."""
+    position = 0
+    while (start := text.find("<", position)) >= 0 and (end := text.find(">", start)) >= 0:
+        position = end + 1
+        yield start, position
 
 
 def reference_edits(text: str, start: int = 0, end: Optional[int] = None) -> List[Edit]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, TextIO, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NoReturn, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Problems
-from spacy_nested_ner.corpora.parsing.text import open_text, reading
+from spacy_nested_ner.corpora.parsing.text import opened_text
 
 CHUNK = 1 << 16
 
+DEEPEST = 100
+"""How deep lists and objects may lie in one another."""
+
 _BLANKS = re.compile(r"\s*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 Item = Tuple[int, Dict[str, Any]]
 """Line on which an object begins, and the object."""
@@ -28,12 +34,12 @@ def read_items(path: Path, problems: Problems) -> Iterator[Item]:
     Raises CorpusError, with the line, if the file is missing, damaged or neither of the two.
     """
     stream = _Stream(path)
-    with reading(path), open_text(path) as file:
+    with opened_text(path) as file:
         stream.feed(file)
         if stream.next_character() == "[":
-            yield from stream.array()
+            yield from stream.array(problems)
             return
-    with reading(path), open_text(path) as file:
+    with opened_text(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 item = problems.attempt(_parse_line, path, number, line)
@@ -41,9 +47,84 @@ def read_items(path: Path, problems: Problems) -> Iterator[Item]:
                     yield number, item
 
 
+class Refused(ValueError):
+    """JSON that Python could read, but that says nothing or not the same everywhere."""
+
+
+class StrictDecoder(json.JSONDecoder):
+    """Reads JSON as its standard has it, and not deeper than `DEEPEST`.
+
+    Raises Refused, a ValueError, for deeper nesting, NaN, infinity and numbers beyond what a float
+    holds, a name twice in one object, and half a surrogate pair.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            object_pairs_hook=_object_of_pairs, parse_constant=_refuse_number, parse_float=_finite
+        )
+
+    def raw_decode(self, s: str, idx: int = 0) -> Tuple[Any, int]:
+        """The value that begins at `idx`, and the character behind it."""
+        try:
+            value, end = super().raw_decode(s, idx)
+        except RecursionError as err:
+            raise _too_deep() from err
+        _check_depth(value)
+        if _SURROGATE.search(s, idx, end):
+            _check_surrogates(value)
+        return value, end
+
+
+def _object_of_pairs(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise Refused(f"an object has {counts.most_common(1)[0][0]!r} twice")
+    return made
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise Refused(f"{text[:40]} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _check_depth(value: Any) -> None:
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(DEEPEST):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> Refused:
+    return Refused(f"lists and objects lie more than {DEEPEST} deep in one another")
+
+
+def _check_surrogates(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf8")
+    except UnicodeEncodeError as err:
+        raise Refused(f"{err.object[err.start]!r} is half a character") from err
+
+
+_DECODER = StrictDecoder()
+
+
 def _parse_line(path: Path, number: int, line: str) -> Dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = _DECODER.decode(line)
+    except Refused as err:
+        raise CorpusError(f"{err}.", path, number) from err
     except ValueError as err:
         problem = f"{err}. Expected a JSON list, or one JSON object on each line."
         raise CorpusError(problem, path, number) from err
@@ -61,7 +142,6 @@ class _Stream:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._decoder = json.JSONDecoder()
         self._text = ""
         self._position = 0
         self._line = 1
@@ -71,8 +151,8 @@ class _Stream:
         """Set the file to read from."""
         self._file = file
 
-    def array(self) -> Iterator[Item]:
-        """The objects of the list that begins here."""
+    def array(self, problems: Problems) -> Iterator[Item]:
+        """The objects of the list that begins here. What is no object can be skipped."""
         self._skip(1)
         if self.next_character() == "]":
             self._end()
@@ -80,7 +160,9 @@ class _Stream:
         while True:
             self.next_character()
             line = self._line
-            yield line, _object(self._value(), self._path, line)
+            item = problems.attempt(_object, self._value(), self._path, line)
+            if item is not None:
+                yield line, item
             character = self.next_character()
             if character == "]":
                 self._end()
@@ -112,7 +194,9 @@ class _Stream:
         size = CHUNK
         while True:
             try:
-                value, end = self._decoder.raw_decode(self._text, self._position)
+                value, end = _DECODER.raw_decode(self._text, self._position)
+            except Refused as err:
+                raise CorpusError(f"{err}.", self._path, self._line) from err
             except ValueError as err:
                 if self._more(size):
                     size *= 2

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-import tarfile
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Deque, Dict, Iterator, cast
+from typing import IO, Any, Deque, Dict, Iterator, Optional
 from xml.parsers import expat
 
 from spacy_nested_ner.corpora.errors import CorpusError
-from spacy_nested_ner.corpora.parsing.archives import DAMAGE, is_gzip, is_tar, members
+from spacy_nested_ner.corpora.parsing.archives import damage_named, is_tar, members, unpacked
+from spacy_nested_ner.corpora.parsing.paths import check_file
 
 CHUNK = 1 << 16
+
+_BUILT_IN = ("UTF-8", "UTF-16", "UTF-16LE", "UTF-16BE", "ISO-8859-1", "US-ASCII")
+"""Encodings that expat reads by itself."""
 
 
 class XmlHandler:
@@ -47,15 +49,9 @@ def stream_xml(path: Path, handler: XmlHandler, expected: str) -> Iterator[Any]:
     Raises CorpusError, with file and line, if the file is missing, damaged, malformed, cut off,
     declares entities, or is refused by the handler.
     """
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no such file"
-        raise CorpusError(f"{what}. Expected a file with {expected}.", path)
-    try:
-        with _open_xml(path) as (stream, name):
-            yield from stream_xml_file(stream, name, handler, expected)
-    except DAMAGE as err:
-        problem = f"the archive is damaged or cut off ({err}). Expected {expected}; get it again."
-        raise CorpusError(problem, path) from err
+    check_file(path, f"a file with {expected}")
+    with _open_xml(path) as (stream, name):
+        yield from stream_xml_file(stream, name, handler, expected)
 
 
 def stream_xml_file(
@@ -64,10 +60,11 @@ def stream_xml_file(
     """As `stream_xml`, from an open file that errors call `name`."""
     parser = _safe_parser(handler)
     try:
-        while chunk := stream.read(CHUNK):
-            parser.Parse(chunk, False)
-            while handler.done:
-                yield handler.done.popleft()
+        with damage_named(name):
+            while chunk := stream.read(CHUNK):
+                parser.Parse(chunk, False)
+                while handler.done:
+                    yield handler.done.popleft()
         parser.Parse(b"", True)
         handler.close()
     except CorpusError:
@@ -75,9 +72,6 @@ def stream_xml_file(
     except expat.ExpatError as err:
         problem = f"{expat.ErrorString(err.code)}. Expected {expected}; {_remedy(err.code)}"
         raise CorpusError(problem, name, err.lineno) from err
-    except DAMAGE as err:
-        problem = f"the archive is damaged or cut off ({err}). Expected {expected}; get it again."
-        raise CorpusError(problem, name, parser.CurrentLineNumber) from err
     except ValueError as err:
         raise CorpusError(f"{err} Expected {expected}.", name, parser.CurrentLineNumber) from err
     yield from handler.done
@@ -91,9 +85,25 @@ def _safe_parser(handler: XmlHandler) -> expat.XMLParserType:
     parser.StartElementHandler = handler.start
     parser.EndElementHandler = handler.end
     parser.CharacterDataHandler = handler.text
+    parser.XmlDeclHandler = _check_encoding
     parser.EntityDeclHandler = _refuse_declaration
     parser.SkippedEntityHandler = _refuse_unknown
     return parser
+
+
+def _check_encoding(version: str, encoding: Optional[str], standalone: int) -> None:
+    """Beside those of its own, expat reads the encodings of Python that give each byte a
+    character."""
+    if encoding is None or encoding.upper() in _BUILT_IN:
+        return
+    try:
+        known = len(bytes(range(256)).decode(encoding, "replace")) == 256
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise ValueError(
+            f"the encoding {encoding!r} that the file declares is not known here: save it in UTF-8."
+        )
 
 
 def _refuse_declaration(name: str, *_: Any) -> None:
@@ -117,16 +127,11 @@ def _remedy(code: int) -> str:
 @contextmanager
 def _open_xml(path: Path) -> Iterator[tuple[IO[bytes], str]]:
     """The decompressed XML and a name for it."""
-    if is_tar(path):
-        with tarfile.open(path, "r|*") as archive:
-            for member, stream in members(archive, ".xml"):
-                yield stream, f"{path} ({member})"
-                return
-            held = ", ".join(archive.getnames()) or "nothing"
-            raise CorpusError(f"no .xml file in the archive. It holds: {held}.", path)
-    elif is_gzip(path):
-        with gzip.open(path) as unzipped:
-            yield cast("IO[bytes]", unzipped), str(path)
-    else:
-        with path.open("rb") as file:
-            yield file, str(path)
+    archived = is_tar(path)
+    with unpacked(path) as stream:
+        if not archived:
+            yield stream, str(path)
+            return
+        for member, content in members(stream, ".xml", path):
+            yield content, f"{path} ({member})"
+            return

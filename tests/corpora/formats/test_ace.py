@@ -96,3 +96,27 @@ def test_ace_malformed_xml_names_the_line(one_ace):
     apf.write_text(apf.read_text("utf8").replace("</extent>", "", 1), encoding="utf8")
     with pytest.raises(CorpusError, match=r"0002\.apf\.xml, line \d+: mismatched tag"):
         list(get_reader("ace")(one_ace, ReadOptions()))
+
+
+def test_a_mention_without_an_extent_is_no_mention_lost(one_ace):
+    path = one_ace / "PITFALL_ENG_20240101.0002.apf.xml"
+    text = re.sub("<extent>.*?</extent>", "", path.read_text("utf8"), count=1, flags=re.DOTALL)
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(CorpusError, match=r"<entity_mention> without <extent> and <charseq>"):
+        list(get_reader("ace")(one_ace, ReadOptions()))
+
+
+@pytest.mark.parametrize("start, end", [(-3, 1), (5, 2), (0, 10**9), (10**30, 10**30)])
+def test_extents_outside_of_the_text(one_ace, start, end):
+    path = one_ace / "PITFALL_ENG_20240101.0002.apf.xml"
+    extent = f'START="{start}" END="{end}"'
+    text = re.sub(r'START="\d+" END="\d+"', extent, path.read_text("utf8"), count=1)
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(CorpusError, match=rf"a mention of \w+ at {start} is"):
+        list(get_reader("ace")(one_ace, ReadOptions()))
+
+
+def test_a_tag_without_a_name(one_ace):
+    path = next(one_ace.glob("*.sgm"))
+    path.write_text(path.read_text("utf8").replace("<BODY>", "<BODY><\t\n>"), encoding="utf8")
+    assert list(get_reader("ace")(one_ace, ReadOptions()))

@@ -139,3 +139,48 @@ def test_malformed_items_can_be_skipped(tmp_path, name, line, problem):
 def test_no_settings():
     with pytest.raises(ValueError, match="has no settings, not text"):
         read("gliner", TOOLS / "gliner.json", settings={"text": "a"})
+
+
+TASK = '{"data": {"text": "Rome"}, "annotations": [{"result": [{"value": %s}]}]}'
+
+
+@pytest.mark.parametrize(
+    "name, text, problem",
+    [
+        ("label-studio", '["a"]', "expected a JSON object, not 'a'"),
+        ("label-studio", "[null]", "expected a JSON object, not 'None'"),
+        ("label-studio", '[{"data": [1]}]', r"expected an object with 'text', not \[1\]"),
+        ("label-studio", '[{"data": null}]', "expected an object with 'text', not None"),
+        (
+            "label-studio",
+            TASK % '{"globalOffsets": "a", "labels": ["X"]}',
+            "expected start and end in globalOffsets, not 'a'",
+        ),
+        ("doccano", '{"text": "ab", "label": [], "labels": "a"}', "the spans as"),
+    ],
+)
+def test_values_of_wrong_types(tmp_path, name, text, problem):
+    path = tmp_path / "export.json"
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(CorpusError, match=f"line 1: .*{problem}"):
+        read(name, path)
+
+
+def test_a_region_without_a_label_is_counted(tmp_path):
+    path = tmp_path / "export.json"
+    path.write_text(TASK % '{"start": 0, "end": 4, "labels": []}', encoding="utf8")
+    (record,) = read("label-studio", path)
+    assert not record.spans and record.dropped == {("region without a label", ""): 1}
+
+
+def test_both_names_of_labels_count_in_doccano(tmp_path):
+    path = tmp_path / "all.jsonl"
+    path.write_text('{"text": "ab", "label": [[0, 1, "X"]], "labels": [[1, 2, "Y"]]}', "utf8")
+    assert entities(read("doccano", path)[0]) == [("a", "X"), ("b", "Y")]
+
+
+def test_what_was_left_out_of_one_file_is_counted_in_the_next(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "a", "answer": "reject"}\n', encoding="utf8")
+    (tmp_path / "dev.jsonl").write_text('{"text": "b"}\n', encoding="utf8")
+    (record,) = read("prodigy", tmp_path)
+    assert record.dropped == {("not accepted", "reject"): 1}

@@ -416,3 +416,22 @@ def test_an_article_with_parts_of_speech(samples):
     assert {record.doc_id for record in records} == {"MEDLINE:95369245"}
     raw = list(read_genia(path, ReadOptions(tokens="spacy")))
     assert [r.text for r in raw] == ["".join(element.itertext()) for element in elements]
+
+
+@pytest.mark.parametrize("encoding", ["x-none", "hex", "undefined", "utf-7", "shift_jis"])
+def test_unknown_encodings(tmp_path, encoding):
+    path = tmp_path / "a.xml"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?>\n<set/>', encoding="utf8")
+    with pytest.raises(CorpusError, match=f"line 1: the encoding '{encoding}' that the file decl"):
+        list(get_reader("genia")(path, ReadOptions()))
+
+
+def test_encodings_of_one_byte(tmp_path):
+    text = (
+        '<?xml version="1.0" encoding="cp1250"?><set><article><title><sentence>Łódź</sentence>'
+        "</title></article></set>"
+    )
+    path = tmp_path / "a.xml"
+    path.write_text(text, encoding="cp1250")
+    (record,) = get_reader("genia")(path, ReadOptions())
+    assert record.text == "Łódź"

@@ -65,3 +65,15 @@ def test_nne_damaged_archive(tmp_path):
     (tmp_path / "nne.tar.gz").write_bytes(b"no archive")
     with pytest.raises(CorpusError, match="none or damaged"):
         read("nne", tmp_path / "nne.tar.gz")
+
+
+def test_a_lost_line_of_tags_at_the_end(tmp_path):
+    (tmp_path / "dev.txt").write_text("a\nDT\n\n\nBell\n0,1 ORG\n", encoding="utf8")
+    with pytest.raises(CorpusError, match=r"line 6: expected tags between words and entities"):
+        read("lu-roth", tmp_path / "dev.txt")
+
+
+def test_numbers_of_thousands_of_digits(tmp_path):
+    (tmp_path / "dev.txt").write_text(f"a\nDT\n{'9' * 5000},1 X\n", encoding="utf8")
+    with pytest.raises(CorpusError, match=r"line 3: entity '999"):
+        read("lu-roth", tmp_path / "dev.txt")

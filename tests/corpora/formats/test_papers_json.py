@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.corpora import ReadOptions, get_reader
+from spacy_nested_ner.corpora import CorpusError, ReadOptions, get_reader
 from spacy_nested_ner.corpora.docs import record_to_doc
 from spacy_nested_ner.corpora.export import export_docs
 from tests.corpora.comparing import check_malformed, in_words, read
@@ -137,7 +137,7 @@ def test_round_trips_lose_nothing(tmp_path_factory, name, sentences, several):
         (
             "mrc-json",
             '{"context": "a", "entity_label": "X", "start_position": [0], "end_position": []}',
-            "1 numbers in 'start_position', 0 in 'end_position'",
+            "differ in length: 1 in 'start_position', 0 in 'end_position'",
         ),
     ],
 )
@@ -145,3 +145,20 @@ def test_malformed_items_can_be_skipped(tmp_path, name, item, problem):
     path = tmp_path / "test.json"
     path.write_text(f"[\n{item}\n]", encoding="utf8")
     check_malformed(name, path, "line 2", problem, [])
+
+
+@pytest.mark.parametrize("number", ["1e999", "Infinity", "NaN", "0.0", '"0"', "true", "null"])
+def test_positions_that_are_no_whole_numbers(tmp_path, number):
+    path = tmp_path / "test.json"
+    item = '{"context": "a b", "entity_label": "X", "start_position": [%s], "end_position": [1]}'
+    path.write_text(item % number, encoding="utf8")
+    with pytest.raises(CorpusError, match=r"test\.json, line 1: (entity|.* is no number)"):
+        read("mrc-json", path)
+
+
+def test_positions_in_two_forms_must_agree(tmp_path):
+    path = tmp_path / "test.json"
+    item = '{"context": "a b", "entity_label": "X", "span_position": ["0;1"], "start_position": []}'
+    path.write_text(item, encoding="utf8")
+    with pytest.raises(CorpusError, match="0 in 'start_position', 1 in 'span_position'"):
+        read("mrc-json", path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import zipfile
 
@@ -135,3 +136,38 @@ def test_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cassis", None)
     with pytest.raises(ImportError, match=r"pip install 'spacy_nested_ner\[xmi\]'"):
         read(tmp_path)
+
+
+def test_zip_with_damaged_contents(tmp_path):
+    """The list of its files is whole, so that only reading one of them shows it."""
+    xmi = write(tmp_path)
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(xmi, "doc.xmi")
+        archive.write(xmi.with_name("TypeSystem.xml"), "TypeSystem.xml")
+    data = bytearray(path.read_bytes())
+    data[60:200] = bytes(140)
+    path.write_bytes(data)
+    with pytest.raises(CorpusError, match=r"a\.zip: the archive is damaged or cut off"):
+        read(path)
+
+
+@pytest.mark.parametrize("file", ["doc.xmi", "TypeSystem.xml"])
+def test_unknown_encodings(tmp_path, file):
+    path = write(tmp_path)
+    damaged = tmp_path / file
+    text = re.sub("encoding=.UTF-8.", "encoding='x-none'", damaged.read_text("utf8"), flags=re.I)
+    damaged.write_text(text, encoding="utf8")
+    with pytest.raises(CorpusError, match=r"doc\.xmi, line 1: the encoding 'x-none'"):
+        read(path)
+
+
+def test_spans_without_an_end(tmp_path):
+    path = write(tmp_path, spans=[(2, 13, "ORG"), (22, 26, "GPE")])
+    text = re.sub(r'(<\w+:NamedEntity[^>]*) end="\d+"', r"\1", path.read_text("utf8"), count=1)
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(CorpusError, match=r"doc\.xmi: expected an entity with 0 <= start < end"):
+        read(path)
+    problems = Problems(skip=True, quiet=True)
+    (record,) = read(path, problems=problems)
+    assert entities(record) == [("Rome", "GPE")] and problems.count == 1

@@ -1,0 +1,143 @@
+"""Damaged corpora through every reader, as `nested-ner convert` reads them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any, Dict, Iterator, List, Optional
+
+import pytest
+
+from spacy_nested_ner.corpora import readers
+from tests.stress.bases import Count, bases
+from tests.stress.mutations import mutate, write
+from tests.stress.worker import Job, Outcome, Worker
+
+MEGABYTE = 1 << 20
+SECONDS_PER_MEGABYTE, SECONDS_AT_LEAST = 20, 10
+MEMORY_TIMES, MEMORY_AT_LEAST = 20, 64 * MEGABYTE
+
+ITEMS = (".txt without .ann", "not accepted", "not annotated", "further annotation of a task")
+"""Reasons for which whole items are left out; the others are those of single annotations."""
+
+THROUGH_THE_COMMAND = 20
+"""One input of so many goes through the command line."""
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as own:
+        yield own
+
+
+def test_there_is_a_corpus_of_every_format(trial, tmp_path, worker):
+    """And what the test counts in it is what its reader reads."""
+    corpora = bases()
+    missing = set(readers.get_all()) - {base.name for base in corpora}
+    trial.record(formats=len(readers.get_all()), missing=sorted(missing))
+    assert missing <= {"xmi"}  # whose library is optional
+    for i, base in enumerate(corpora):
+        folder = tmp_path / str(i)
+        write(base.files, folder)
+        job = Job(base.name, folder / base.entry, folder / "out", settings=base.settings)
+        outcome = worker.run(job, 60)
+        assert outcome.kind == "converted", outcome.message
+        assert not _loss(outcome.report, False, base.count(base.files)), base
+
+
+@pytest.mark.share(6)
+def test_damaged_corpora(trial, tmp_path, worker):
+    """Each is converted or refused with an error that names the file, in bounded time and memory,
+    and what is read plus what is counted as left out is what is there."""
+    corpora = bases()
+    tally: Dict[str, Counter] = {base.name: Counter() for base in corpora}
+    faults: List[str] = []
+    for number in trial.inputs(10_000):
+        base = corpora[number % len(corpora)]
+        rng = Random(f"{trial.seed} {number}")
+        folder = tmp_path / "input"
+        what, files = mutate(rng, base.files)
+        size = write(files, folder)
+        there = base.count(files)
+        counts = tally[base.name]
+        counts["inputs"] += 1
+        for skip in (False, True):
+            command = rng.randrange(THROUGH_THE_COMMAND) == 0
+            source = folder / base.entry if base.entry else folder
+            job = Job(base.name, source, tmp_path / "out", skip, command, base.settings)
+            outcome = worker.run(job, max(SECONDS_AT_LEAST, SECONDS_PER_MEGABYTE * size / MEGABYTE))
+            counts["conversions"] += 1
+            counts["through the command"] += command
+            counts[outcome.kind] += 1
+            counts["counted"] += outcome.kind == "converted" and there is not None
+            for fault, detail in _faults(outcome, skip, folder, size, there):
+                counts[fault] += 1
+                faults.append(f"seed {trial.seed} number {number} {base.name} {what}: {detail}")
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        shutil.rmtree(folder)
+    _record(trial, tally, faults)
+    assert not faults, "\n".join(faults[:20])
+
+
+def _faults(
+    outcome: Outcome, skip: bool, folder: Path, size: int, there: Optional[Count]
+) -> Iterator[Any]:
+    """Kind and detail of everything that is not as it should be."""
+    mode = "with errors skipped" if skip else "without skipping"
+    if outcome.kind in ("traceback", "hang"):
+        yield outcome.kind, f"{mode}: {outcome.message[-1500:]}"
+    if outcome.memory > max(MEMORY_TIMES * size, MEMORY_AT_LEAST):
+        yield "memory over the bound", f"{mode}: {outcome.memory:,} bytes for {size:,}"
+    if outcome.kind == "refused":
+        named = "".join(outcome.message.split())  # the command wraps lines
+        if folder.name not in named and not any(f.name in named for f in folder.rglob("*")):
+            yield "error without a file", f"{mode}: {outcome.message[:300]}"
+        if outcome.written:
+            yield "written in spite of an error", f"{mode}: {outcome.written}"
+    if outcome.kind == "converted":
+        loss = _loss(outcome.report, skip, there)
+        if loss:
+            yield "silent loss", f"{mode}: {loss}"
+
+
+def _loss(report: Dict[str, Any], skip: bool, there: Optional[Count]) -> str:
+    """What is there and neither read nor left out; "" if nothing is."""
+    if len(report["first_skipped_errors"]) != min(20, report["skipped_errors"]):
+        return "errors that were skipped are not reported"
+    if report["skipped_errors"] and not skip:
+        return "errors were skipped unasked"
+    if there is None:
+        return ""
+    splits = report["splits"].values()
+    dropped: Counter = Counter()
+    for split in splits:
+        for reason, details in split["dropped"].items():
+            dropped["items" if reason in ITEMS else "entities"] += sum(details.values())
+    found = Count(sum(s["entities"] for s in splits) + dropped["entities"], dropped["items"])
+    if found == there or (report["skipped_errors"] and found <= there):
+        return ""
+    return f"{found} of {there}, {report['skipped_errors']} errors skipped"
+
+
+def _record(trial: Any, tally: Dict[str, Counter], faults: List[str]) -> None:
+    kinds = (
+        *("inputs", "conversions", "through the command", "converted", "counted", "refused"),
+        *("traceback", "hang", "memory over the bound", "silent loss", "error without a file"),
+        "written in spite of an error",
+    )
+    total: Counter = sum(tally.values(), Counter())
+    trial.record(
+        **{kind.replace(" ", "_"): total[kind] for kind in kinds},
+        bounds={
+            "seconds": f"{SECONDS_PER_MEGABYTE} per MB, at least {SECONDS_AT_LEAST}",
+            "memory": f"{MEMORY_TIMES} times the input, at least {MEMORY_AT_LEAST:,} bytes, "
+            "by the peak resident size of the process",
+        },
+        formats={
+            name: {kind.replace(" ", "_"): counts[kind] for kind in kinds}
+            for name, counts in sorted(tally.items())
+        },
+        first_faults=faults[:20],
+    )
