@@ -50,15 +50,64 @@ def check_data(data_path: Path) -> None:
 def load_pipeline(model: str) -> Language:
     """Load a pipeline from a folder or a package.
 
-    Raises ValueError that names the folder if there is none.
+    Raises ValueError that names the folder if there is none, and the file that cannot be read.
     """
     import spacy
 
+    folder = Path(model)
+    for path in folder.rglob("*"):  # a named pipe would wait for ever
+        if not path.is_file() and not path.is_dir():
+            raise ValueError(f"{path} is not a file. {COPY_AGAIN}")
     try:
         return spacy.load(model)
     except OSError as err:
+        if any((folder / name).is_file() for name in ("config.cfg", "meta.json")):
+            raise ValueError(_what_fails(folder, err)) from err
         remedy = "Give the folder that `spacy train` wrote, such as model-best."
         raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
+    except Exception as err:  # spaCy's readers of JSON, msgpack and arrays raise what they like
+        raise ValueError(_what_fails(folder, err)) from err
+
+
+COPY_AGAIN = "Copy the pipeline again."
+
+
+def _what_fails(folder: Path, error: Exception) -> str:
+    """Name the file of a pipeline that cannot be read, or at least the pipeline."""
+    place = _failing_file(folder) if folder.is_dir() else None
+    text = str(error).strip() or type(error).__name__
+    if place is None or str(place) in text:
+        return text if str(folder) in text else f"{folder}: the pipeline cannot be loaded: {text}"
+    return f"{place} cannot be read: {text} {COPY_AGAIN}"
+
+
+def _failing_file(folder: Path) -> Optional[Path]:
+    """Load what spaCy loads, one file after the other, to see which of them fails."""
+    import srsly
+    from spacy.util import load_config, load_meta, load_model_from_config
+    from spacy.vocab import Vocab
+
+    parts = ("strings", "vectors", "lookups")
+    files = {"strings": "strings.json", "lookups": "lookups.bin"}
+    place = folder / "meta.json"
+    try:
+        load_meta(place)
+        place = folder / "config.cfg"
+        nlp = load_model_from_config(load_config(place), auto_fill=True)
+        for name, read in (("vectors.cfg", srsly.read_json), ("key2row", srsly.read_msgpack)):
+            place = folder / "vocab" / name
+            if place.exists():
+                read(place).items()
+        for part in parts:
+            place = folder / "vocab" / files.get(part, part)
+            Vocab().from_disk(folder / "vocab", exclude=[name for name in parts if name != part])
+        names = ["meta", "vocab", "tokenizer", *nlp.component_names]
+        for name in names:
+            place = folder / ("meta.json" if name == "meta" else name)
+            nlp.from_disk(folder, exclude=["config", *(other for other in names if other != name)])
+    except Exception:
+        return place
+    return None
 
 
 def read_docs(nlp: Language, data_path: Path) -> List[Doc]:

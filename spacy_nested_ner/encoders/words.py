@@ -1,10 +1,13 @@
 """Word vectors of a tok2vec as one tensor, and the way back."""
 
+import contextlib
+import os
+import threading
 from typing import Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
 from spacy.tokens import Doc
-from thinc.api import get_torch_default_device
+from thinc.api import PyTorchShim, get_torch_default_device
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
@@ -28,7 +31,8 @@ def encode_words(
     tok2vec: Tok2VecModel, docs: List[Doc], width: int, is_train: bool
 ) -> EncodedWords:
     """Run a tok2vec. width: of the result where there is no word at all."""
-    vectors, backprop = tok2vec(docs, is_train)
+    with _in_turn(tok2vec, is_train):
+        vectors, backprop = tok2vec(docs, is_train)
     # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
     real = [array for array in vectors if array.shape[0]]
     flat = tok2vec.ops.flatten(real) if real else tok2vec.ops.alloc2f(0, width)
@@ -46,6 +50,29 @@ def encode_words(
         )
 
     return EncodedWords(words, lengths, back)
+
+
+def _in_turn(tok2vec: Tok2VecModel, is_train: bool) -> contextlib.AbstractContextManager[Any]:
+    """One prediction at a time of a tok2vec with a torch layer of Thinc or spacy-transformers.
+
+    Such a layer is in evaluation mode only while it predicts and in training mode afterwards: one
+    thread would give dropout to the words of another.
+    """
+    flips = any(isinstance(shim, PyTorchShim) for node in tok2vec.walk() for shim in node.shims)
+    return _turn if flips and not is_train else contextlib.nullcontext()
+
+
+_turn = threading.RLock()  # taken twice where one encoder reads the words of another
+
+
+def _new_turn() -> None:
+    global _turn
+    _turn = threading.RLock()
+
+
+# A process that is forked while a thread has its turn would wait for it for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_turn)
 
 
 def to_torch(array: Any, requires_grad: bool) -> Tensor:

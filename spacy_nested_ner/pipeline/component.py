@@ -20,7 +20,7 @@ from spacy_nested_ner.encoders.protocol import (
     missing_annotation,
     needed_annotation,
 )
-from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim, set_tok2vec
+from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.model.types import (
     NO_SPANS,
     GoldEntity,
@@ -30,7 +30,6 @@ from spacy_nested_ner.model.types import (
     system_of,
 )
 from spacy_nested_ner.pipeline.annotation import annotated_docs
-from spacy_nested_ner.pipeline.configured import ConfiguredPipe
 from spacy_nested_ner.pipeline.decode import (
     choose_ents,
     select_spans,
@@ -38,6 +37,7 @@ from spacy_nested_ner.pipeline.decode import (
     without_space,
 )
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_keys, gold_segments, lost_gold
+from spacy_nested_ner.pipeline.saved import SavedPipe
 from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
 from spacy_nested_ner.pipeline.segments import Segments, cut_segments, lacks_sentences, own_spans
 from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN, remember, usual_length
@@ -51,7 +51,7 @@ WHOLE_DOC = (
 )
 
 
-class NestedNER(ConfiguredPipe):
+class NestedNER(SavedPipe):
     """Trainable pipe for entities that nest, cross or share a span.
 
     Predicts `doc.spans[spans_key]` with one float32 score per span in `attrs["scores"]`. Gold is
@@ -367,38 +367,6 @@ class NestedNER(ConfiguredPipe):
         super().finish_update(sgd)
         if isinstance(sgd, GroupedOptimizer):
             sgd.flush()
-
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NestedNER":
-        """Load the pipe; see `from_disk`."""
-        super().from_bytes(bytes_data, exclude=exclude)
-        self._after_loading("the bytes")
-        return self
-
-    def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> "NestedNER":
-        """Load the pipe. Saved settings win over those of the config, as in spaCy's own
-        components: change them in `pipe.cfg`, and how many words the head sees at once in
-        `pipe.model.attrs["batch_words"]`.
-
-        RAISES (ValueError): If the weights belong to other labels than the saved ones.
-        """
-        super().from_disk(path, exclude=exclude)
-        self._after_loading(str(path))
-        return self
-
-    def _after_loading(self, source: str) -> None:
-        self._check_settings()
-        set_tok2vec(self.model)  # what was saved may point elsewhere
-        trained = self.model.attrs["labels"]
-        if head_shim(self.model).is_built and trained != list(self.labels):
-            raise ValueError(
-                self._says(
-                    f"the weights in {source} were trained for the labels {trained}, but the "
-                    f"component has {list(self.labels)}. Load cfg and model of one and the same "
-                    "training"
-                )
-            )
-        for label in self.labels:
-            self.vocab.strings.add(label)
 
 
 def _single_thread() -> None:

@@ -51,6 +51,23 @@ class ConfiguredPipe(TrainablePipe):
         self._settings()
         self.options()
 
+    def _check_state(self) -> None:
+        """Of what was read from a file: settings, labels and what the pipe learned from."""
+        self._check_settings()
+        labels, seen = self.cfg["labels"], self.cfg["learned_from"]
+        if not isinstance(labels, list) or not all(
+            label and isinstance(label, str) for label in labels
+        ):
+            raise ValueError(self._says(f"labels must be a list of texts, got {labels!r}"))
+        if len(set(labels)) < len(labels):
+            raise ValueError(self._says(f"labels must differ, got {labels!r}"))
+        numbers = list(seen.values()) if isinstance(seen, dict) else [None]
+        if set(seen) != set(NOTHING_SEEN) or not all(
+            isinstance(n, int) and n >= 0 for n in numbers
+        ):
+            known = ", ".join(NOTHING_SEEN)
+            raise ValueError(self._says(f"learned_from must hold {known}, got {seen!r}"))
+
     def _settings(self) -> PipeSettings:
         """Those of `pipe.cfg` that all components share, checked."""
         known = [*names_of(PipeSettings), *names_of(self._options)]

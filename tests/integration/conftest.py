@@ -1,11 +1,17 @@
 """Data, configs and a trained pipeline on disk, as spaCy's command line wants them."""
 
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 import spacy
 import spacy.cli
+import srsly
 import torch
 from spacy.cli import app
 from spacy.cli.init_config import fill_config
@@ -15,11 +21,33 @@ from spacy.training.initialize import init_nlp
 from thinc.api import Config
 from typer.testing import CliRunner
 
-from tests.conftest import SENTENCES, SMALL_CNN, SMALL_MODELS, make_examples
+from tests.conftest import SENTENCES, SMALL_CNN, SMALL_MODELS, found_in, make_examples
 
 Overrides = Dict[str, Any]
 LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
 ADAM = {"@optimizers": "Adam.v1", "learn_rate": 0.003}
+
+# Ops on tensors of this size run in torch's threads. A forked process inherits them as if they
+# were there and waits for ever for one that is not.
+SCRIPT = """
+import multiprocessing
+import sys
+import spacy
+import srsly
+import torch
+
+if __name__ == "__main__":
+    method, path, texts = sys.argv[1:]
+    multiprocessing.set_start_method(method)
+    torch.set_num_threads(2)
+    nlp = spacy.load(path)
+    words = torch.rand(3000, 3000)
+    assert float((words @ words).exp().sum()) > 0
+    docs = nlp.pipe(srsly.read_json(texts), n_process=2, batch_size=3)
+    found = [[[s.start, s.end, s.label_] for s in doc.spans["sc"]] for doc in docs]
+    assert torch.get_num_threads() == 2
+    print(srsly.json_dumps(found))
+"""
 
 
 def run_spacy(*args: Any, code: int = 0) -> str:
@@ -116,3 +144,49 @@ def docs_of(nlp: Language) -> List[Doc]:
 def untrained(config_path: Path) -> Language:
     """The pipeline as `spacy train` begins with it."""
     return init_nlp(spacy.util.load_config(config_path))
+
+
+def run_or_kill(command: list, seconds: int) -> str:
+    """Runs a process; kills it with all its children if it hangs."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail(f"no result after {seconds} seconds")
+    assert process.returncode == 0, errors
+    return output
+
+
+def found_by_two_processes(
+    method: str, model: Path, texts: List[str], folder: Path
+) -> List[List[tuple]]:
+    """Spans of each text as two processes find them after torch has used its threads.
+
+    method: to start processes. folder: for files.
+    """
+    script, data = folder / "script.py", folder / "texts.json"
+    script.write_text(SCRIPT, encoding="utf8")
+    srsly.write_json(data, texts)
+    command = [sys.executable, str(script), method, str(model), str(data)]
+    found = srsly.json_loads(run_or_kill(command, seconds=60))
+    return [[tuple(span) for span in spans] for spans in found]
+
+
+def assert_threads_agree(nlp: Language, texts: List[str]) -> None:
+    """Four threads at once get what one thread gets; more than 20 spans in all."""
+
+    def one_by_one(_: int) -> List[Any]:
+        return [found_in(nlp, [nlp.make_doc(text)]) for text in texts]
+
+    expected = one_by_one(0)
+    assert sum(len(found[0][0]) for found in expected) > 20
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads take turns much more often than they usually do
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(got == expected for got in threads.map(one_by_one, range(4)))
+    finally:
+        sys.setswitchinterval(before)

@@ -12,13 +12,15 @@ from spacy.training import Example
 from spacy.util import fix_random_seed
 
 from tests.conftest import (
+    SENTENCES,
     SMALL_MODELS,
     assert_same_found,
     found_in,
     make_examples,
     save_bert,
+    spans_of,
 )
-from tests.integration.conftest import docs_of
+from tests.integration.conftest import assert_threads_agree, docs_of, found_by_two_processes
 
 pytest.importorskip("transformers")
 pytest.importorskip("spacy_transformers")
@@ -165,3 +167,22 @@ def test_segments_are_cut_after_the_transformer(bert) -> None:
     doc = nlp(Doc(nlp.vocab, words=words))
     ends = [span.end for span in doc.spans["sc"]]
     assert min(ends) <= pipe.cfg["window"] and max(ends) > 2 * pipe.cfg["window"]
+
+
+def test_two_forked_processes_find_what_one_finds(trained, tmp_path) -> None:
+    """After torch has used its threads in the first one."""
+    trained.to_disk(tmp_path / "model")
+    texts = [text for text, _ in SENTENCES] * 2
+    found = found_by_two_processes("fork", tmp_path / "model", texts, tmp_path)
+    docs = list(spacy.load(tmp_path / "model").pipe(texts))
+    assert found == [spans_of(doc) for doc in docs] and sum(map(len, found)) > 10
+
+
+def test_four_threads_get_what_one_gets_of_a_transformer_inside(trained, tmp_path) -> None:
+    """spacy-transformers leaves its module in training mode after each prediction: a thread that
+    predicted at that moment would read words with dropout."""
+    trained.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec"])
+    nlp.remove_pipe("transformer")
+    assert_threads_agree(nlp, [text for text, _ in SENTENCES] * 5)

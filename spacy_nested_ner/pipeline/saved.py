@@ -1,0 +1,141 @@
+"""A pipe on disk and in bytes: damaged parts are found before they are used, and named."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
+
+import srsly
+
+from spacy_nested_ner.model.head_model import head_shim, set_tok2vec
+from spacy_nested_ner.pipeline.configured import STATE, ConfiguredPipe
+
+CHECKSUMS = "checksums.json"
+# What spaCy saves of a pipe, the vocabulary apart.
+PARTS = ("cfg", "model")
+
+
+class SavedPipe(ConfiguredPipe):
+    """Saves checksums along with the pipe, and compares them when it is loaded.
+
+    They cover the weights and what `cfg` holds beside settings. Settings may be edited in the file:
+    they are checked by themselves. A pipe that was saved without checksums loads without them.
+    """
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The pipe, with its checksums."""
+        saved = srsly.msgpack_loads(super().to_bytes(exclude=exclude))
+        parts = {name: saved[name] for name in PARTS if name in saved}
+        return srsly.msgpack_dumps({**saved, CHECKSUMS: _checksums(parts)})
+
+    def to_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> None:
+        """Save the pipe, with its checksums."""
+        super().to_disk(path, exclude=exclude)
+        files = [Path(path) / name for name in PARTS]
+        parts = {file.name: file.read_bytes() for file in files if file.is_file()}
+        srsly.write_json(Path(path) / CHECKSUMS, _checksums(parts))
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> SavedPipe:
+        """Load the pipe; see `from_disk`."""
+        with self._loading("what the bytes hold"):
+            saved = dict(srsly.msgpack_loads(bytes_data))
+        exclude = list(exclude)
+        parts = {name: saved[name] for name in PARTS if name in saved and name not in exclude}
+        self._compare(parts, saved.get(CHECKSUMS), "'{}' in the bytes".format)
+        for name in parts:
+            with self._loading(f"'{name}' in the bytes"):
+                super().from_bytes(bytes_data, exclude=_others(name, exclude))
+                self._check_state()
+        self._after_loading("the bytes")
+        return self
+
+    def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> SavedPipe:
+        """Load the pipe. Saved settings win over those of the config, as in spaCy's own
+        components: change them in `pipe.cfg`, and how many words the head sees at once in
+        `pipe.model.attrs["batch_words"]`.
+
+        RAISES (ValueError): For a file that is missing or damaged, by its path; if the weights
+            belong to other labels than the saved ones.
+        """
+        folder, exclude = Path(path), list(exclude)
+        parts = {n: self._read(folder / n) for n in PARTS if n not in exclude}
+        saved = None
+        if (folder / CHECKSUMS).exists():
+            with self._loading(str(folder / CHECKSUMS)):
+                saved = srsly.json_loads(self._read(folder / CHECKSUMS))
+        self._compare(parts, saved, lambda name: str(folder / name))
+        for name in parts:
+            with self._loading(str(folder / name)):
+                super().from_disk(folder, exclude=_others(name, exclude))
+                self._check_state()
+        self._after_loading(str(path))
+        return self
+
+    def _read(self, file: Path) -> bytes:
+        if not file.is_file():
+            problem = "is not a file" if file.exists() else "is missing"
+            raise ValueError(self._says(f"{file} {problem}. {REMEDY}"))
+        return file.read_bytes()
+
+    def _compare(self, parts: Mapping[str, bytes], saved: Any, place: Callable[[str], str]) -> None:
+        """Raise ValueError for a part that is not what was saved."""
+        if saved is None:
+            return
+        with self._loading(place(CHECKSUMS)):
+            saved = {name: saved[name] for name in parts}
+        for name, data in parts.items():
+            with self._loading(place(name)):
+                found = _checksum(name, data)
+            if found != saved[name]:
+                problem = f"is damaged or was replaced: it is not what {CHECKSUMS} was made for"
+                raise ValueError(self._says(f"{place(name)} {problem}. {REMEDY}"))
+
+    @contextmanager
+    def _loading(self, place: str) -> Iterator[None]:
+        """Whatever goes wrong becomes an error that names the place."""
+        try:
+            yield
+        except Exception as err:  # msgpack, JSON, numpy, torch, Thinc: each has errors of its own
+            if place in str(err):
+                raise
+            problem = str(err).removeprefix(self._says("").removesuffix(".")).removesuffix(".")
+            raise ValueError(
+                self._says(f"{place} is damaged, or not made for this component: {problem}")
+            ) from err
+
+    def _after_loading(self, source: str) -> None:
+        set_tok2vec(self.model)  # what was saved may point elsewhere
+        trained = self.model.attrs["labels"]
+        if head_shim(self.model).is_built and trained != list(self.cfg["labels"]):
+            raise ValueError(
+                self._says(
+                    f"the weights in {source} were trained for the labels {trained}, but the "
+                    f"component has {list(self.cfg['labels'])}. Load cfg and model of one and the "
+                    "same training"
+                )
+            )
+        for label in self.cfg["labels"]:
+            self.vocab.strings.add(label)
+
+
+REMEDY = "Copy the pipeline again, with cfg and model of one and the same training"
+
+
+def _checksums(parts: Mapping[str, bytes]) -> Dict[str, str]:
+    return {name: _checksum(name, data) for name, data in parts.items()}
+
+
+def _checksum(name: str, data: bytes) -> str:
+    """Of the weights, or of the part of `cfg` that is no setting."""
+    if name == "cfg":
+        cfg = srsly.json_loads(data)
+        data = srsly.json_dumps({key: cfg[key] for key in STATE}, sort_keys=True).encode("utf8")
+    return hashlib.sha256(data).hexdigest()
+
+
+def _others(name: str, exclude: Iterable[str]) -> list[str]:
+    """What to leave out to load one part alone; the vocabulary comes with the first one."""
+    others = [other for other in PARTS if other != name]
+    return [*others, *exclude, *([] if name == PARTS[0] else ["vocab"])]

@@ -1,0 +1,169 @@
+"""Damaged and foreign files of a saved component."""
+
+import pickle
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+import spacy
+import srsly
+from spacy.language import Language
+
+from tests.conftest import make_examples, make_pipeline
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    return make_pipeline("piqn_ner")
+
+
+@pytest.fixture
+def saved(nlp, tmp_path) -> Path:
+    nlp.to_disk(tmp_path / "pipeline")
+    return tmp_path / "pipeline"
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(ValueError) as caught:
+        spacy.load(path)
+    return str(caught.value)
+
+
+def flip(data: bytes, share: float = 0.5) -> bytes:
+    place = int(share * len(data))
+    return data[:place] + bytes([data[place] ^ 64]) + data[place + 1 :]
+
+
+DAMAGES = {
+    "one bit at the begin": lambda data: flip(data, 0.001),
+    "one bit in the midst": lambda data: flip(data),
+    "one bit at the end": lambda data: flip(data, 0.999),
+    "cut": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "zeros": lambda data: bytes(len(data)),
+    "longer": lambda data: data + b"more",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_damaged_weights_are_named(saved, damage: Callable[[bytes], bytes]) -> None:
+    file = saved / "ner" / "model"
+    file.write_bytes(damage(file.read_bytes()))
+    assert f"Component 'ner': {file} is damaged" in error_of(saved)
+
+
+@pytest.mark.parametrize("damage", ["{", "", "[]", "null", '"text"', "{}", '{"labels": ["A"]}'])
+def test_a_damaged_cfg_is_named(saved, damage: str) -> None:
+    file = saved / "ner" / "cfg"
+    file.write_text(damage, encoding="utf8")
+    assert f"Component 'ner': {file} is damaged" in error_of(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": ["CELL"]},
+        {"labels": None},
+        {"labels": [1, 2]},
+        {"learned_from": {"texts": 600, "single": 0, "words": 3360, "squared_words": 21480}},
+        {"learned_from": []},
+        {"threshold": 7},
+        {"no_such_setting": 1},
+    ],
+)
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_changed_cfg_is_named_with_and_without_checksums(saved, change, checked: bool) -> None:
+    file = saved / "ner" / "cfg"
+    srsly.write_json(file, {**srsly.read_json(file), **change})
+    if not checked:
+        (saved / "ner" / "checksums.json").unlink()
+        if isinstance(change.get("learned_from"), dict):
+            pytest.skip("nothing can tell")
+    if change == {"labels": ["CELL"]} and not checked:
+        assert str(saved / "ner") in error_of(saved)  # the weights know other labels
+    else:
+        assert str(file) in error_of(saved)
+
+
+def test_settings_may_be_edited_in_the_file(saved) -> None:
+    file = saved / "ner" / "cfg"
+    srsly.write_json(file, {**srsly.read_json(file), "threshold": 0.75, "window": 99})
+    cfg = spacy.load(saved).get_pipe("ner").cfg
+    assert (cfg["threshold"], cfg["window"]) == (0.75, 99)
+
+
+def test_weights_of_another_training_are_named(saved, tmp_path) -> None:
+    other = spacy.load(saved)
+    other.update(make_examples(other), sgd=other.create_optimizer())
+    other.to_disk(tmp_path / "other")
+    (saved / "ner" / "model").write_bytes((tmp_path / "other" / "ner" / "model").read_bytes())
+    assert str(saved / "ner" / "model") in error_of(saved)
+
+
+@pytest.mark.parametrize("name", ["cfg", "model", "checksums.json"])
+def test_what_is_missing_or_no_file_is_named(saved, name: str) -> None:
+    file = saved / "ner" / name
+    file.rename(saved / "kept")
+    if name != "checksums.json":
+        assert f"{file} is missing" in error_of(saved)
+    file.mkdir()
+    assert f"{file} is not a file" in error_of(saved)
+
+
+class Planted:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+@pytest.mark.parametrize("name", ["cfg", "model", "checksums.json"])
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_planted_pickle_is_not_run(saved, tmp_path, name: str, checked: bool) -> None:
+    file, trace = saved / "ner" / name, tmp_path / "trace"
+    if not checked and name != "checksums.json":
+        (saved / "ner" / "checksums.json").unlink()
+    file.write_bytes(pickle.dumps(Planted(trace)))
+    assert str(file) in error_of(saved)
+    assert not trace.exists()
+
+
+def test_a_pipeline_without_checksums_loads(saved) -> None:
+    """As those that were saved before there were any."""
+    (saved / "ner" / "checksums.json").unlink()
+    assert spacy.load(saved).get_pipe("ner").labels
+
+
+def test_checksums_stay_true_when_a_part_is_saved_again(saved) -> None:
+    loaded = spacy.load(saved)
+    loaded.update(make_examples(loaded), sgd=loaded.create_optimizer())
+    loaded.get_pipe("ner").to_disk(saved / "ner", exclude=["vocab", "model"])
+    spacy.load(saved)
+
+
+def loaded_from(data: bytes, like: Language) -> Language:
+    return spacy.blank("en", config=like.config).from_bytes(data)
+
+
+@pytest.mark.parametrize("part", ["cfg", "model", "checksums.json"])
+def test_damaged_bytes_are_named(nlp, part: str) -> None:
+    message = srsly.msgpack_loads(nlp.to_bytes())
+    pipe = srsly.msgpack_loads(message["ner"])
+    pipe[part] = {"cfg": "{", "model": flip(pipe["model"]), "checksums.json": {}}[part]
+    data = srsly.msgpack_dumps({**message, "ner": srsly.msgpack_dumps(pipe)})
+    with pytest.raises(ValueError, match=f"Component 'ner': '{part}' in the bytes is damaged"):
+        loaded_from(data, nlp)
+    data = srsly.msgpack_dumps({**message, "ner": message["ner"][:-5]})
+    with pytest.raises(ValueError, match="Component 'ner': what the bytes hold is damaged"):
+        loaded_from(data, nlp)
+
+
+def test_weights_for_another_config_are_named(saved) -> None:
+    file = saved / "config.cfg"
+    config = file.read_text(encoding="utf8")
+    file.write_text(config.replace("depth = 2\nembed", "depth = 3\nembed"), encoding="utf8")
+    message = error_of(saved)
+    assert str(saved / "ner" / "model") in message and "not made for this component" in message
