@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -41,8 +40,9 @@ def _is_data(path: Path) -> bool:
 
 def check_data(data_path: Path) -> None:
     """Raise ValueError if there is no such file or it is no .spacy file."""
-    if not data_path.is_file():
-        raise ValueError(f"{data_path}: no such file. Expected gold data in a .spacy file.")
+    from spacy_nested_ner.corpora import docbin
+
+    docbin.check_data(data_path)
     if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
         raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
@@ -50,49 +50,44 @@ def check_data(data_path: Path) -> None:
 def load_pipeline(model: str) -> Language:
     """Load a pipeline from a folder or a package.
 
-    Raises ValueError that names the folder if there is none.
+    Raises ValueError that names the folder if there is none, or if it cannot be loaded.
     """
     import spacy
 
+    from spacy_nested_ner.corpora.files import settle
+
+    settle(Path(model).parent)
     try:
         return spacy.load(model)
     except OSError as err:
         remedy = "Give the folder that `spacy train` wrote, such as model-best."
         raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
+    except Exception as err:  # whatever a damaged file makes of the code that reads it
+        remedy = "Train it again, or install what it was made with."
+        raise ValueError(f"{model}: the pipeline cannot be loaded. {remedy} ({err})") from err
 
 
-def read_docs(nlp: Language, data_path: Path) -> List[Doc]:
+def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
     """The docs of a file, without empty ones.
 
     Raises ValueError, with the path, if the file is missing or is no DocBin.
     """
-    from spacy.tokens import DocBin
+    from spacy_nested_ner.corpora.docbin import read_docs
 
     check_data(data_path)
-    with reading(data_path):
-        docs = DocBin().from_disk(data_path).get_docs(nlp.vocab)
-        return [doc for doc in docs if len(doc)]
+    return [doc for doc in read_docs(data_path, nlp.vocab) if len(doc)]
 
 
 def read_examples(nlp: Language, data_path: Path) -> List[Example]:
     """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
 
-    Raises ValueError, with the path, if the file is missing or is no DocBin.
+    Raises ValueError, with the path, if the file is missing, is no DocBin, or has docs that the
+    pipeline cannot take.
     """
     from spacy.training import Corpus
 
-    check_data(data_path)
-    with reading(data_path):
-        return list(Corpus(data_path)(nlp))
-
-
-@contextmanager
-def reading(data_path: Path) -> Iterator[None]:
-    """Raise ValueError, with the path, if there is no file or what reads it finds no DocBin."""
-    if not data_path.is_file():
-        raise ValueError(f"{data_path}: no such file. Expected gold data in a .spacy file.")
+    docs = read_gold(nlp, data_path)
     try:
-        yield
-    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
-        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
-        raise ValueError(f"{data_path} {problem} ({err})") from err
+        return list(Corpus(data_path).make_examples(nlp, docs))
+    except ValueError as err:
+        raise ValueError(f"{data_path}: {err}") from err
