@@ -10,12 +10,12 @@ import pytest
 import spacy
 from spacy import util
 from spacy.language import Language
-from spacy.pipeline import TrainablePipe
 from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from spacy_nested_ner.evaluation.callbacks import make_console_logger, make_fit_threshold
+from spacy_nested_ner.pipeline.component import NestedNER
 from tests.conftest import make_examples, make_pipeline, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -111,7 +111,7 @@ def test_a_save_that_fails_leaves_the_last_one_whole(tmp_path, monkeypatch) -> N
     def full(self: Any, path: Any, *, exclude: Any = ()) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(TrainablePipe, "to_disk", full)
+    monkeypatch.setattr(NestedNER, "to_disk", full)
     nlp.meta["name"] = "other"
     with pytest.raises(OSError, match="No space"):
         save(train(nlp, 1)).to_disk(tmp_path / "model-last")
