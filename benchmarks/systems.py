@@ -1,6 +1,7 @@
 """What is measured: the systems of the package beside spaCy's spancat, with random weights or in a
 trained pipeline, and the docs."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
@@ -8,11 +9,12 @@ import spacy
 import typer
 from spacy import util
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import fix_random_seed
 from thinc.api import Config
 
+from spacy_nested_ner.corpora.docbin import read_docs
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.mrc.questions import number_word
@@ -85,7 +87,7 @@ def only_pipe(nlp: Language, kind: Callable[[str, Any], bool], wanted: str) -> A
 
 def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
     """The first docs of a file; 0 for all."""
-    return list(DocBin().from_disk(path).get_docs(nlp.vocab))[: limit or None]
+    return list(islice(read_docs(path, nlp.vocab), limit or None))
 
 
 def bare(nlp: Language, doc: Doc) -> Doc:

@@ -20,7 +20,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
-from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_docs
+from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_gold
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -151,7 +151,7 @@ def _run(
     from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
 
     nlp = load_pipeline(model)
-    docs = read_docs(nlp, data_path)
+    docs = read_gold(nlp, data_path)
     try:
         found = evaluate_pipeline(nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress)
     except ValueError as err:

@@ -10,7 +10,6 @@ from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.options import SpansKeyOpt
-from spacy_nested_ner.cli.pipelines import reading
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -73,11 +72,10 @@ def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
     Raises ValueError, with the file, if it is missing, is no DocBin, or has no such key.
     """
     import spacy
-    from spacy.tokens import DocBin
 
-    with reading(path):
-        doc_bin = DocBin().from_disk(path)
-    for doc in doc_bin.get_docs(spacy.blank(lang).vocab):
+    from spacy_nested_ner.corpora.docbin import read_docs
+
+    for doc in read_docs(path, spacy.blank(lang).vocab):
         if spans_key not in doc.spans:
             keys = ", ".join(map(repr, doc.spans)) or "none"
             raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -41,8 +40,9 @@ def _is_data(path: Path) -> bool:
 
 def check_data(data_path: Path) -> None:
     """Raise ValueError if there is no such file or it is no .spacy file."""
-    if not data_path.is_file():
-        raise ValueError(f"{data_path}: no such file. Expected gold data in a .spacy file.")
+    from spacy_nested_ner.corpora import docbin
+
+    docbin.check_data(data_path)
     if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
         raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
@@ -54,14 +54,18 @@ def load_pipeline(model: str) -> Language:
     """
     import spacy
 
+    from spacy_nested_ner.corpora.files import settle
+
     folder = Path(model)
-    for path in folder.rglob("*"):  # a named pipe would wait for ever
+    settle(folder.parent)
+    is_pipeline = any((folder / name).exists() for name in ("config.cfg", "meta.json"))
+    for path in folder.rglob("*") if is_pipeline else ():  # a named pipe would wait for ever
         if not path.is_file() and not path.is_dir():
-            raise ValueError(f"{path} is not a file. {COPY_AGAIN}")
+            raise ValueError(f"{path} is not a file. {REMEDY}")
     try:
         return spacy.load(model)
     except OSError as err:
-        if any((folder / name).is_file() for name in ("config.cfg", "meta.json")):
+        if is_pipeline:
             raise ValueError(_what_fails(folder, err)) from err
         remedy = "Give the folder that `spacy train` wrote, such as model-best."
         raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
@@ -69,7 +73,7 @@ def load_pipeline(model: str) -> Language:
         raise ValueError(_what_fails(folder, err)) from err
 
 
-COPY_AGAIN = "Copy the pipeline again."
+REMEDY = "Copy the pipeline again, or install what it was made with."
 
 
 def _what_fails(folder: Path, error: Exception) -> str:
@@ -78,7 +82,7 @@ def _what_fails(folder: Path, error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     if place is None or str(place) in text:
         return text if str(folder) in text else f"{folder}: the pipeline cannot be loaded: {text}"
-    return f"{place} cannot be read: {text} {COPY_AGAIN}"
+    return f"{place} cannot be read: {text} {REMEDY}"
 
 
 def _failing_file(folder: Path) -> Optional[Path]:
@@ -110,38 +114,27 @@ def _failing_file(folder: Path) -> Optional[Path]:
     return None
 
 
-def read_docs(nlp: Language, data_path: Path) -> List[Doc]:
+def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
     """The docs of a file, without empty ones.
 
     Raises ValueError, with the path, if the file is missing or is no DocBin.
     """
-    from spacy.tokens import DocBin
+    from spacy_nested_ner.corpora.docbin import read_docs
 
     check_data(data_path)
-    with reading(data_path):
-        docs = DocBin().from_disk(data_path).get_docs(nlp.vocab)
-        return [doc for doc in docs if len(doc)]
+    return [doc for doc in read_docs(data_path, nlp.vocab) if len(doc)]
 
 
 def read_examples(nlp: Language, data_path: Path) -> List[Example]:
     """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
 
-    Raises ValueError, with the path, if the file is missing or is no DocBin.
+    Raises ValueError, with the path, if the file is missing, is no DocBin, or has docs that the
+    pipeline cannot take.
     """
     from spacy.training import Corpus
 
-    check_data(data_path)
-    with reading(data_path):
-        return list(Corpus(data_path)(nlp))
-
-
-@contextmanager
-def reading(data_path: Path) -> Iterator[None]:
-    """Raise ValueError, with the path, if there is no file or what reads it finds no DocBin."""
-    if not data_path.is_file():
-        raise ValueError(f"{data_path}: no such file. Expected gold data in a .spacy file.")
+    docs = read_gold(nlp, data_path)
     try:
-        yield
-    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
-        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
-        raise ValueError(f"{data_path} {problem} ({err})") from err
+        return list(Corpus(data_path).make_examples(nlp, docs))
+    except ValueError as err:
+        raise ValueError(f"{data_path}: {err}") from err

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
 
 import typer
 from wasabi import msg
@@ -106,23 +106,39 @@ def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
     """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes, or
     `nested-ner evaluate` of one pipeline.
 
-    Raises ValueError if there are none.
+    Raises ValueError, with the path, if there are none.
     """
     import srsly
 
     if not path.is_file():
         raise ValueError(f"{path}: no such file. Expected the output of `nested-ner evaluate`.")
-    scores = srsly.read_json(path)
-    if "pipelines" in scores:
-        key = scores["data"]["spans_key"]
-        if len(scores["pipelines"]) > 1 or key != spans_key:
-            problem = f"has scores of {len(scores['pipelines'])} pipelines under {key!r}"
-            raise ValueError(f"{path}: {problem}. Evaluate this one, under {spans_key!r}.")
-        return {part: scores["pipelines"][0]["strict"]["micro"][part] for part in "prf"}
-    for prefix in ("nested", f"spans_{spans_key}"):
-        if f"{prefix}_f" in scores:
-            return {part: scores[f"{prefix}_{part}"] for part in "prf"}
-    raise ValueError(f"{path}: has neither nested_f nor spans_{spans_key}_f. Evaluate again.")
+    try:
+        found = _scores(srsly.read_json(path), spans_key)
+    except (KeyError, IndexError, TypeError) as err:
+        problem = "is not what `nested-ner evaluate` or `spacy evaluate` writes. Evaluate again."
+        raise ValueError(f"{path} {problem}") from err
+    except ValueError as err:
+        raise ValueError(f"{path}: {err}") from err
+    return found
+
+
+def _scores(report: Any, spans_key: str) -> Dict[str, Optional[float]]:
+    if "pipelines" in report:
+        key = report["data"]["spans_key"]
+        if len(report["pipelines"]) > 1 or key != spans_key:
+            problem = f"has scores of {len(report['pipelines'])} pipelines under {key!r}"
+            raise ValueError(f"{problem}. Evaluate this one, under {spans_key!r}.")
+        scores, prefix = report["pipelines"][0]["strict"]["micro"], ""
+    else:
+        named = [each for each in ("nested_", f"spans_{spans_key}_") if f"{each}f" in report]
+        if not named:
+            raise ValueError(f"has neither nested_f nor spans_{spans_key}_f. Evaluate again.")
+        scores, prefix = report, named[0]
+    values = {part: scores[prefix + part] for part in "prf"}
+    for part, value in values.items():
+        if value is not None and not 0 <= value <= 1:
+            raise ValueError(f"{prefix}{part} is {value}, not a number from 0 to 1.")
+    return values
 
 
 def page_title(nlp: "Language", model: str, data_path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Docs into a `.spacy` file one by one.
+"""Docs into a `.spacy` file one by one, and out of it.
 
 A `DocBin` holds all its docs in memory until it is written. Here its own code packs each doc, and
 the packed parts wait in temporary files; only the container around them is put together here.
@@ -14,10 +14,13 @@ import zlib
 from array import array
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Dict
+from typing import IO, Any, Dict, Iterator
 
 from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
 from srsly.msgpack import Packer
+
+from spacy_nested_ner.corpora.files import settle
 
 KEPT_IN_MEMORY = 1 << 20
 """Bytes of one part of one file that are kept in memory before they go to disk."""
@@ -25,6 +28,37 @@ KEPT_IN_MEMORY = 1 << 20
 _RAW = ("tokens", "spaces")
 _LISTS = ("cats", "flags", "span_groups", "user_data")
 _LARGEST = (1 << 32) - 1
+
+
+def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
+    """The docs of a `.spacy` file, one by one.
+
+    Raises ValueError, with the path, if there is no such file, or if it is damaged.
+    """
+    check_data(path)
+    try:
+        for doc in DocBin().from_disk(path).get_docs(vocab):
+            _check_strings(doc)
+            yield doc
+    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
+        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
+        raise ValueError(f"{path} {problem} ({err})") from err
+
+
+def check_data(path: Path) -> None:
+    """Raise ValueError if there is no such file. What a killed conversion left is settled first."""
+    settle(path.parent)
+    if not path.exists():
+        raise ValueError(f"{path}: no such file. Expected gold data in a .spacy file.")
+    if not path.is_file():
+        raise ValueError(f"{path} is no regular file. Expected gold data in a .spacy file.")
+
+
+def _check_strings(doc: Doc) -> None:
+    """A doc holds hashes; raise KeyError now if the vocabulary lacks the string of one."""
+    _ = doc.text
+    for span in (*doc.ents, *(span for group in doc.spans.values() for span in group)):
+        _ = span.label_, span.kb_id_, span.id_
 
 
 class DocBinWriter:

@@ -1,37 +1,66 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear whole or not at all, several of them together.
+
+What is written lies in a hidden draft folder beside its target until all of it is complete. Then
+the old files but one move away, one new file takes the place of the last old one, and the others
+follow. So whoever looks finds files of the old set or of the new one, never of both.
+
+- An error, a full disk, Ctrl-C and SIGTERM leave the old set or the new one, and no draft.
+- SIGKILL leaves the old set, the new one, or, within the few renames at the end, a part of one.
+  `settle` completes the new one then, and removes drafts whose process is gone. All commands call
+  it for the folders that they read from or write to; other programs find files missing until then.
+- One file alone is replaced in one step: there is no moment without it.
+
+Two processes that write the same set at once are not kept apart.
+"""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import contextmanager
+import secrets
+import shutil
+import signal
+import threading
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Dict, Iterable, Iterator
+from typing import IO, Any, Dict, Iterable, Iterator, List
+
+try:
+    import fcntl
+except ImportError:  # Windows: drafts of a killed process stay there
+    fcntl = None  # type: ignore[assignment]
+
+DRAFT = ".spacy_nested_ner-"
+"""How the names of draft folders begin. In one there are `lock`, held while its process lives;
+`new`, what is written; and, only once all of that is complete, `old`, what it replaces."""
 
 
 @contextmanager
 def written_together(paths: Iterable[Path]) -> Iterator[Dict[Path, Path]]:
-    """For each path a temporary file beside it, to be written in the `with` block.
+    """For each path the path of a draft, to be written in the `with` block. All are in one folder,
+    which is made if there is none.
 
     When the block ends, all take the names of their paths. When it raises, all vanish and the
     files that had these names before stay as they were.
+
+    Raises OSError if a path is there and no file, before the block; or if a file cannot be written
+    or replaced.
     """
-    temporary = {path: _reserve(path) for path in paths}
-    try:
-        yield temporary
-        for path, draft in temporary.items():
-            os.replace(draft, path)
-    finally:
-        for draft in temporary.values():
-            draft.unlink(missing_ok=True)
+    targets = list(paths)
+    (folder,) = {target.parent for target in targets}
+    for target in targets:
+        _check_file(target)
+    with _draft(folder) as new:
+        yield {target: new / target.name for target in targets}
+        for target in targets:
+            _check_file(target)
 
 
 @contextmanager
 def written_folder(path: Path, marker: str) -> Iterator[Path]:
-    """A temporary folder beside a path, to be filled in the `with` block.
+    """A draft of a folder, to be filled in the `with` block.
 
     When the block ends, it takes the path's name; a folder that had it before vanishes. When it
-    raises, the temporary folder vanishes and all else stays as it was.
+    raises, the draft vanishes and all else stays as it was.
 
     marker: file that a folder which may be replaced holds.
 
@@ -41,30 +70,153 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     if not is_new and not (path / marker).is_file():
         raise ValueError(f"{path} is there and holds no {marker}. Give another folder.")
     path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        draft, old = Path(folder) / "new", Path(folder) / "old"
-        draft.mkdir()
-        yield draft
-        if path.exists():
-            os.replace(path, old)
+    with _draft(path.parent) as new:
+        (new / path.name).mkdir()
+        yield new / path.name
+
+
+def settle(folder: Path) -> None:
+    """Complete what a killed process was about to replace in a folder, and remove its drafts. Those
+    of a process that lives are left alone.
+
+    Raises OSError if a set cannot be completed.
+    """
+    for draft in folder.glob(f"{DRAFT}*") if folder.is_dir() else ():
         try:
-            os.replace(draft, path)
+            lock = (draft / "lock").open("rb+")
         except OSError:
-            if old.exists():
-                os.replace(old, path)
+            with suppress(OSError):
+                draft.rmdir()  # killed before it wrote anything
+            continue
+        with lock:
+            if _take(lock, False):
+                if (draft / "old").is_dir():
+                    _replace(draft)
+                _remove(draft)
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, where a file is to be written.")
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is there and no regular file. Give another path.")
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """A folder to write in; what is in it goes to the folder around it when the block ends."""
+    settle(folder)
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    draft = folder / f"{DRAFT}{secrets.token_hex(8)}"
+    with _ended_tidily(), ExitStack() as lock:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(_make(draft))
+            (draft / "new").mkdir()
+            yield draft / "new"
+            _to_disk(draft / "new")
+            _replace_or_put_back(draft)
+            lock.close()
+            _remove(draft)
+        except BaseException:
+            lock.close()
+            _remove(draft)
+            for made in missing:
+                with suppress(OSError):
+                    made.rmdir()
             raise
 
 
-def _reserve(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-    return Path(name)
+def _make(draft: Path) -> IO[bytes]:
+    """Make a draft folder. Returns its lock: it is held until it is closed, at the latest when the
+    process ends."""
+    while True:
+        draft.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):  # another process sweeps just now
+            lock = (draft / "lock").open("ab")
+            if _take(lock, True) and (draft / "lock").exists():
+                return lock
+            lock.close()
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _take(lock: IO[bytes], without: bool) -> bool:
+    """Whether the lock could be had. without: the answer where the system knows no locks, and
+    nobody can tell whether the process of a draft lives."""
+    if fcntl is None:
+        return without
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return without
+    return True
+
+
+def _remove(draft: Path) -> None:
+    """Remove a draft, unless it waits for somebody who can complete it."""
+    if not (draft / "old").is_dir() or not _names(draft / "new"):
+        for part in (draft / "new", draft / "old", draft):  # the lock last
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _to_disk(folder: Path) -> None:
+    """Nothing is replaced by a file that only the system's memory holds."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+
+
+def _replace_or_put_back(draft: Path) -> None:
+    """Raises what stopped it; the old set stands then, or the new one."""
+    count = len(_names(draft / "new"))
+    try:
+        _replace(draft)
+    except BaseException:
+        if len(_names(draft / "new")) < count:
+            _replace(draft)
+        else:
+            for name in _names(draft / "old"):
+                os.replace(draft / "old" / name, draft.parent / name)
+            with suppress(FileNotFoundError):
+                (draft / "old").rmdir()
+        raise
+
+
+def _replace(draft: Path) -> None:
+    """Put what is new in its place. It may have been begun before, by a process that is gone."""
+    new, old, folder = draft / "new", draft / "old", draft.parent
+    old.mkdir(exist_ok=True)
+    names = _names(new)
+    there = [name for name in names if os.path.lexists(folder / name)]
+    in_one_step = [name for name in there[:1] if not (folder / name).is_dir()]
+    for name in there:
+        if name not in in_one_step:
+            os.replace(folder / name, old / name)
+    for name in [*in_one_step, *(name for name in names if name not in in_one_step)]:
+        os.replace(new / name, folder / name)
+
+
+def _names(folder: Path) -> List[str]:
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+@contextmanager
+def _ended_tidily() -> Iterator[None]:
+    """In the block SIGTERM and SIGHUP raise SystemExit, where they would end the process at once
+    and leave its drafts behind."""
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    in_main = threading.current_thread() is threading.main_thread()
+    ours = [each for each in numbers if in_main and signal.getsignal(each) is signal.SIG_DFL]
+    for each in ours:
+        signal.signal(each, _exit)
+    try:
+        yield
+    finally:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _exit(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import IO, Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from spacy.language import Language
 from spacy.training.loggers import console_logger_v3
-from spacy.util import registry, resolve_dot_names
+from spacy.util import SimpleFrozenList, registry, resolve_dot_names
 from wasabi import Printer
 
+from spacy_nested_ner.corpora.files import written_folder
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     NOTHING_RIGHT,
     Fit,
@@ -29,11 +31,13 @@ RATES = ("learn_rate", "head_learn_rate")
 
 def make_fit_threshold() -> Callable[[Language], Language]:
     """`spacy_nested_ner.fit_threshold.v1`, for `[training.before_to_disk]`: pipelines are saved
-    with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`.
+    with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`, and their
+    folder is written whole or not at all.
 
     It costs one prediction on that corpus for each pipeline that is saved. Training itself goes on
     with the thresholds of the config. What was chosen stands in the pipeline's
-    `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it is.
+    `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it is. A training
+    that is interrupted is saved at once, with the thresholds that were chosen last.
     """
     saved: Dict[bytes, Dict[str, Fit]] = {}
     warned: set = set()
@@ -45,6 +49,9 @@ def make_fit_threshold() -> Callable[[Language], Language]:
             warnings.warn(f"Component '{name}': its threshold stays, {reason}.", stacklevel=3)
 
     def fit_threshold(nlp: Language) -> Language:
+        if _is_interrupted():
+            (last,) = saved.values() or [{}]
+            return _whole_on_disk(with_thresholds(nlp, last))
         weights = blake2b(
             nlp.to_bytes(exclude=["vocab", "tokenizer", "meta.json", "config.cfg"])
         ).digest()
@@ -55,9 +62,26 @@ def make_fit_threshold() -> Callable[[Language], Language]:
                     warn(name, reasons[name])
             saved.clear()
             saved[weights] = fits
-        return with_thresholds(nlp, saved[weights])
+        return _whole_on_disk(with_thresholds(nlp, saved[weights]))
 
     return fit_threshold
+
+
+def _is_interrupted() -> bool:
+    """Whether Ctrl-C (or SIGTERM) ends the training: spaCy then saves and logs for a last time."""
+    return isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit))
+
+
+def _whole_on_disk(nlp: Language) -> Language:
+    """The copy of a pipeline that is to be saved. spaCy writes its files one by one over those of
+    the last save: who kills it would leave weights of two steps."""
+
+    def to_disk(path: Union[str, Path], *, exclude: Iterable[str] = SimpleFrozenList()) -> None:
+        with written_folder(Path(path), marker="meta.json") as draft:
+            type(nlp).to_disk(nlp, draft, exclude=exclude)
+
+    nlp.to_disk = to_disk  # type: ignore[method-assign]
+    return nlp
 
 
 def _fit_on_dev(nlp: Language) -> Tuple[Dict[str, Fit], Dict[str, str]]:
@@ -73,7 +97,8 @@ def make_console_logger(
     progress_bar: Optional[str] = "train", output_file: Optional[Union[str, Path]] = None
 ) -> Callable:
     """`spacy_nested_ner.ConsoleLogger.v1`: spaCy's ConsoleLogger.v3, which at the end says which
-    step `model-best` is of, and warns of a training that came to nothing.
+    step `model-best` is of, and warns of a training that came to nothing. After Ctrl-C it says how
+    to go on.
 
     progress_bar: "train", which counts all steps, or null. output_file: JSON lines, one per score.
 
@@ -90,11 +115,13 @@ def make_console_logger(
         scores: List[Tuple[float, int]] = []
         thresholds: Dict[int, Dict[str, Any]] = {}
         steps = 0
+        saved_to = ""
 
         def log_step(info: Optional[Dict[str, Any]]) -> None:
-            nonlocal steps
+            nonlocal steps, saved_to
             steps += 1
             if info is not None:
+                saved_to = info.get("output_path", "")
                 scores.append((info["score"], info["step"]))
                 thresholds[info["step"]] = nlp.meta.get("thresholds", {})
             log_row(info)
@@ -109,6 +136,10 @@ def make_console_logger(
                 print(msg.info(f"model-best: step {step}, score {best:.2f}"), file=stdout)
                 for name, fit in thresholds[step].items():
                     print(msg.info(f"'{name}': {describe(Fit(**fit))}"), file=stdout)
+            if _is_interrupted():
+                print(msg.warn(f"Interrupted after {steps} steps."), file=stdout)
+                print(_how_to_go_on(nlp, saved_to), file=stdout)
+            elif scores:
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
                 for problem in _problems(nlp, best, step, steps - 1, gain):
                     print(msg.warn(problem), file=stdout)
@@ -116,6 +147,15 @@ def make_console_logger(
         return log_step, finalize
 
     return setup
+
+
+def _how_to_go_on(nlp: Language, saved_to: str) -> str:
+    if not saved_to:
+        return "That was before the first score: there is nothing to go on from."
+    source = shlex.quote(f'{{"source": "{saved_to}"}}')
+    learning = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
+    again = " ".join(f"--components.{name} {source}" for name in learning)
+    return f"To go on from {saved_to}, train again with another --output and\n{again}"
 
 
 def _problems(

@@ -120,9 +120,9 @@ def perturbed(tables: List[Table], size: float) -> Iterator[None]:
     moves = [table.gradient[rows] for table, rows in zip(tables, used)]
     norm = torch.stack([move.norm() for move in moves]).norm()
     kept = [table.weights[rows] for table, rows in zip(tables, used)]
-    for table, rows, values, move in zip(tables, used, kept, moves):
-        table.weights[rows] = values + move * (size / norm)
     try:
+        for table, rows, values, move in zip(tables, used, kept, moves):
+            table.weights[rows] = values + move * (size / norm)
         yield
     finally:
         for table, rows, values in zip(tables, used, kept):

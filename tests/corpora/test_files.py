@@ -2,27 +2,159 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
-from spacy_nested_ner.corpora.files import written_together
+from spacy_nested_ner.corpora.files import settle, written_folder, written_together
+
+WRITE = """
+import os, sys
+from pathlib import Path
+from spacy_nested_ner.corpora.files import written_folder, written_together
+
+folder, step = Path(sys.argv[1]), int(sys.argv[2])
+replace, count = os.replace, 0
+
+def replace_or_die(*args):
+    global count
+    count += 1
+    if count == step + 1:
+        os.kill(os.getpid(), {signal})
+    replace(*args)
+
+os.replace = replace_or_die
+{write}
+"""
+FILES = """
+with written_together([folder / name for name in "abc"]) as drafts:
+    for path, draft in drafts.items():
+        draft.write_text("new")
+"""
+FOLDER = """
+with written_folder(folder / "model", "meta.json") as draft:
+    (draft / "meta.json").write_text("new")
+"""
+
+
+def write_set(folder, names, text):
+    with written_together([folder / name for name in names]) as drafts:
+        for draft in drafts.values():
+            draft.write_text(text, encoding="utf8")
+
+
+def texts(folder) -> dict:
+    """What all files hold, hidden ones too."""
+    return {
+        str(path.relative_to(folder)): path.read_text("utf8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def killed(write, folder, step, number) -> int:
+    code = WRITE.format(signal=int(number), write=write)
+    return subprocess.run([sys.executable, "-c", code, str(folder), str(step)]).returncode
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path):
     with (
         pytest.raises(RuntimeError),
-        written_together([tmp_path / "a", tmp_path / "b"]) as drafts,
+        written_together([tmp_path / "new" / "a", tmp_path / "new" / "b"]) as drafts,
     ):
-        drafts[tmp_path / "a"].write_text("half", encoding="utf8")
+        drafts[tmp_path / "new" / "a"].write_text("half", encoding="utf8")
         raise RuntimeError("stop")
     assert not list(tmp_path.iterdir())
 
 
 def test_files_appear_together_and_can_be_read_by_others(tmp_path):
-    (tmp_path / "a").write_text("old", encoding="utf8")
-    with written_together([tmp_path / "a", tmp_path / "new" / "b"]) as drafts:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a").write_text("old", encoding="utf8")
+    with written_together([tmp_path / "new" / "a", tmp_path / "new" / "b"]) as drafts:
         for path, draft in drafts.items():
             draft.write_text(f"new {path.name}", encoding="utf8")
-        assert (tmp_path / "a").read_text("utf8") == "old"
-    assert (tmp_path / "a").read_text("utf8") == "new a"
-    assert (tmp_path / "new" / "b").read_text("utf8") == "new b"
-    assert (tmp_path / "a").stat().st_mode & 0o400 and len(list(tmp_path.iterdir())) == 2
+        assert (tmp_path / "new" / "a").read_text("utf8") == "old"
+    assert texts(tmp_path / "new") == {"a": "new a", "b": "new b"}
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (tmp_path / "new" / "a").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("name", "abc")
+def test_where_one_cannot_be_replaced_none_is(tmp_path, name):
+    write_set(tmp_path, "abc", "old")
+    (tmp_path / name).unlink()
+    (tmp_path / name / "inside").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match=f"{name} is a folder"):
+        write_set(tmp_path, "abc", "new")
+    assert texts(tmp_path) == {other: "old" for other in "abc" if other != name}
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_an_error_while_replacing_leaves_the_old_set_or_the_new_one(tmp_path, monkeypatch, step):
+    """Three files: two old ones move away, one is replaced, two new ones follow."""
+    write_set(tmp_path, "abc", "old")
+    replace, calls = os.replace, []
+
+    def fail_once(*args):
+        calls.append(args)
+        if len(calls) == step + 1:
+            raise PermissionError("not this one")
+        replace(*args)
+
+    monkeypatch.setattr(os, "replace", fail_once)
+    with pytest.raises(PermissionError):
+        write_set(tmp_path, "abc", "new")
+    assert texts(tmp_path) == dict.fromkeys("abc", "old" if step < 3 else "new")
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_killed_process_never_leaves_files_of_both_sets(tmp_path, step):
+    write_set(tmp_path, "abc", "old")
+    assert killed(FILES, tmp_path, step, signal.SIGKILL) == -signal.SIGKILL
+    left = {(tmp_path / name).read_text() for name in "abc" if (tmp_path / name).exists()}
+    assert left == {"old" if step < 3 else "new"}
+    settle(tmp_path)
+    assert texts(tmp_path) == dict.fromkeys("abc", "new")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("write, steps", [(FILES, 5), (FOLDER, 2)])
+def test_a_process_that_is_asked_to_end_leaves_one_set_and_no_draft(tmp_path, number, write, steps):
+    for step in range(steps):
+        write_set(tmp_path, "abc", "old")
+        with written_folder(tmp_path / "model", "meta.json") as draft:
+            (draft / "meta.json").write_text("old", encoding="utf8")
+        before = texts(tmp_path)
+        assert killed(write, tmp_path, step, number) != 0
+        found = texts(tmp_path)
+        changed = {"model/meta.json"} if write == FOLDER else set("abc")
+        assert found in (before, {**before, **dict.fromkeys(changed, "new")})
+
+
+def test_the_next_writer_sweeps_the_draft_of_a_killed_one(tmp_path):
+    write = "with written_together([folder / 'a']):\n    os.kill(os.getpid(), signal.SIGKILL)"
+    assert killed(f"import signal\n{write}", tmp_path, 9, 0) == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    write_set(tmp_path, "b", "new")
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def test_the_draft_of_a_process_that_lives_stays(tmp_path):
+    with written_together([tmp_path / "a"]) as drafts:
+        drafts[tmp_path / "a"].write_text("new", encoding="utf8")
+        write_set(tmp_path, "b", "new")
+        code = f"from spacy_nested_ner.corpora.files import *; settle(Path({str(tmp_path)!r}))"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    assert texts(tmp_path) == {"a": "new", "b": "new"}
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="no regular file"):
+        write_set(tmp_path, ["pipe"], "new")
+    assert os.listdir(tmp_path) == ["pipe"]

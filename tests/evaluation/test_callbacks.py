@@ -15,6 +15,7 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from spacy_nested_ner.evaluation.callbacks import make_console_logger, make_fit_threshold
+from spacy_nested_ner.pipeline.component import NestedNER
 from tests.conftest import make_examples, make_pipeline, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -98,6 +99,32 @@ def test_failing_to_choose_does_not_end_training(tmp_path) -> None:
     with pytest.warns(UserWarning, match="its threshold stays, choosing it failed: .*Corpus path"):
         make_fit_threshold()(nlp).to_disk(tmp_path / "saved")
     assert spacy.load(tmp_path / "saved").get_pipe("ner").cfg["threshold"] == 0.5
+
+
+def test_a_save_that_fails_leaves_the_last_one_whole(tmp_path, monkeypatch) -> None:
+    nlp = train(make_pipeline("piqn_ner"), 2)
+    save = make_fit_threshold()
+    with pytest.warns(UserWarning):
+        save(nlp).to_disk(tmp_path / "model-last")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def full(self: Any, path: Any, *, exclude: Any = ()) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(NestedNER, "to_disk", full)
+    nlp.meta["name"] = "other"
+    with pytest.raises(OSError, match="No space"):
+        save(train(nlp, 1)).to_disk(tmp_path / "model-last")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_an_interrupted_training_is_saved_without_another_prediction(tmp_path) -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 2)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        make_fit_threshold()(nlp).to_disk(tmp_path / "saved")  # with one it would warn
+    assert spacy.load(tmp_path / "saved").meta["thresholds"] == {}
 
 
 def test_a_lower_threshold_finds_what_training_did_not() -> None:

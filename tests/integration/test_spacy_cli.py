@@ -1,5 +1,7 @@
 """`piqn_ner` under the commands of spaCy's own command line."""
 
+import io
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any, Dict, List
@@ -11,7 +13,8 @@ import srsly
 from spacy.cli.find_threshold import find_threshold
 from spacy.language import Language
 from spacy.training import Example
-from spacy.util import load_config, load_model_from_config
+from spacy.training.loop import train as train_loop
+from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_nested_ner.model.head_model import head_shim
@@ -306,6 +309,38 @@ def test_a_sourced_component_is_trained_on_without_a_new_start(
 
 def with_money(nlp: Language) -> List[Example]:
     return [*make_examples(nlp), make_example(nlp, "five euros", [(0, 2, "MONEY")])]
+
+
+@pytest.mark.parametrize("step", [0, 45])
+def test_an_interrupted_training_goes_on_as_it_says(write_config, tmp_path, step) -> None:
+    """Ctrl-C in a step, after a save or before the first one."""
+    steps = iter(range(1000))
+
+    def interrupt(nlp: Language, args: Dict[str, Any]) -> None:
+        if next(steps) == step:
+            raise KeyboardInterrupt
+
+    registry.callbacks("test_interrupt", func=lambda: interrupt)
+    ours = {
+        "training__before_to_disk": {"@callbacks": "spacy_nested_ner.fit_threshold.v1"},
+        "training__logger": {"@loggers": "spacy_nested_ner.ConsoleLogger.v1"},
+    }
+    config = write_config(**ours, training__before_update={"@callbacks": "test_interrupt"})
+    out, folder = io.StringIO(), tmp_path / "it's here"
+    folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        train_loop(untrained(config), folder, stdout=out)
+    last = spacy.load(folder / "model-last")
+    assert f"Interrupted after {step} steps" in out.getvalue()
+    assert ("To go on from" in out.getvalue()) == (step > 0)
+    if step:
+        assert last.meta["thresholds"]["piqn_ner"]["f"] > 0
+        again = shlex.split(out.getvalue().splitlines()[-1])
+        config = write_config(**ours, training__max_steps=20)
+        run_spacy("train", config, "--output", tmp_path / "on", *again)
+        nlp = spacy.load(tmp_path / "on" / "model-best")
+        before = last.evaluate(make_examples(last))["nested_f"]
+        assert nlp.evaluate(make_examples(nlp))["nested_f"] >= before > 0.5
 
 
 def test_source_into_another_pipeline_and_resume_training(model_path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping
 from spacy.language import Language
 from spacy.util import registry
 
+from spacy_nested_ner.settings import take
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.base import Limit, System
 
@@ -40,14 +41,14 @@ def default_components() -> List[Component]:
 def config_components(config: Mapping[str, Any]) -> List[Component]:
     """The components of a config that find spans: those of all systems and `spancat`.
 
-    RAISES (ValueError): If there is none.
+    RAISES (ValueError): If there is none, or if a setting has a wrong type or is out of its range.
     """
     blocks = config.get("components", {})
     known = (*_systems(), *SPANCAT)
     found = [
-        _component(name, block["factory"], block)
-        for name, block in blocks.items()
-        if block.get("factory") in known
+        _checked(_component(name, block["factory"], block))
+        for name, block in (blocks if isinstance(blocks, Mapping) else {}).items()
+        if isinstance(block, Mapping) and block.get("factory") in known
     ]
     if not found:
         raise ValueError(
@@ -61,7 +62,23 @@ def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
     # An instance, not the class: making one is what fills the registry of factories.
     defaults = dict(Language().get_factory_meta(factory).default_config or {})
     settings = {**defaults, **block}
+    if not _is_model(settings["model"]):
+        raise ValueError(f"Component '{name}': its model must be a block with @architectures.")
     return Component(name, factory, settings, _filled(settings["model"]))
+
+
+def _checked(component: Component) -> Component:
+    """The component, if its limits can be read from its settings."""
+    system = _systems().get(component.factory)
+    try:
+        if system is not None:
+            take(system.settings, component.model)
+            take(system.options, component.settings)
+        limits(component)
+    except (ValueError, TypeError, KeyError) as err:
+        problem = f"there is no {err}" if isinstance(err, KeyError) else err
+        raise ValueError(f"Component '{component.name}': {problem}.") from err
+    return component
 
 
 def _filled(model: Mapping[str, Any]) -> Dict[str, Any]:
