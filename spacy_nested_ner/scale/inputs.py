@@ -14,8 +14,8 @@ from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, texts_of
 FRAGMENT_ROWS = 5_000
 """Rows of a fragment of a file that has no parts of its own."""
 LONGEST_FIELD = 1 << 27
-"""Characters of the longest field of a CSV file: a quotation mark that is not closed makes one field
-of the rest."""
+"""Characters of the longest field of a CSV file: a quotation mark that is not closed makes one of
+the whole rest."""
 BOM = b"\xef\xbb\xbf"
 
 Pair = Tuple[Optional[str], Text]

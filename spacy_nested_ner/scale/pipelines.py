@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple, Union
 if TYPE_CHECKING:
     from spacy.language import Language
 
-LEARNED_CHARACTERS = 500_000
-"""Characters of the first texts whose words stay in the vocabulary and the tokenizer's cache."""
+LEARNED_CHARACTERS = 2_000_000
+"""Of the first texts, whose words stay in the vocabulary and in the tokenizer's cache."""
 
 _loaded: Dict[Tuple[str, str, int], LoadedPipeline] = {}
 _loading = threading.Lock()
@@ -97,30 +97,27 @@ class LoadedPipeline:
     """A pipeline, used by one thread at a time."""
 
     def __init__(self, nlp: Language) -> None:
-        self._nlp = nlp
+        self.nlp = nlp
         self._lock = threading.Lock()
         self._learned = 0
 
     @property
     def max_length(self) -> int:
         """Characters of the longest text that the pipeline takes."""
-        return self._nlp.max_length
+        return self.nlp.max_length
 
     @contextmanager
     def zone(self, texts: List[str]) -> Iterator[Language]:
         """The pipeline for these texts, in a memory zone: what is made in the `with` block is
-        invalid after it, and the words of the texts are forgotten."""
-        with self._lock:
-            self._learn(texts)
-            with self._nlp.memory_zone():
-                yield self._nlp
+        invalid after it, and the words of the texts are forgotten.
 
-    def _learn(self, texts: List[str]) -> None:
-        """In a memory zone the tokenizer caches nothing, so it learns usual words before it."""
-        for text in texts:
-            rest = LEARNED_CHARACTERS - self._learned
-            if rest <= 0:
-                return
-            with suppress(Exception):  # what is wrong with the text shows in its row
-                self._nlp.tokenizer(text[:rest])
-            self._learned += len(text[:rest])
+        The first texts are read without one: in it the tokenizer caches nothing, and words that it
+        does not know cost more.
+        """
+        with self._lock:
+            if self._learned < LEARNED_CHARACTERS:
+                self._learned += sum(map(len, texts))
+                yield self.nlp
+            else:
+                with self.nlp.memory_zone():
+                    yield self.nlp
