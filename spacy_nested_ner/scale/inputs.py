@@ -1,0 +1,356 @@
+"""What can be annotated: files and folders, cut into fragments that are read by themselves."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, texts_of
+
+FRAGMENT_ROWS = 5_000
+"""Rows of a fragment of a file that has no parts of its own."""
+LONGEST_FIELD = 1 << 27
+"""Characters of the longest field of a CSV file: a quotation mark that is not closed makes one of
+the whole rest."""
+BOM = b"\xef\xbb\xbf"
+
+Pair = Tuple[Optional[str], Text]
+"""Id of a row, None if it has none, and its text."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that are read. id: None takes "id" where there is one."""
+
+    text: str = "text"
+    id: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Rows of a file that are read and written together.
+
+    file: path below the input, for ids. place: row group of a Parquet file, else the byte where the
+    rows start. first: how many rows of the file lie before. rows: how many there are.
+    """
+
+    number: int
+    path: str
+    file: str
+    place: int
+    first: int
+    rows: int
+
+    @property
+    def output(self) -> str:
+        """Name of the file that its rows are written to."""
+        return f"fragment-{self.number:07d}.parquet"
+
+    def __str__(self) -> str:
+        return f"{self.file}, rows {self.first + 1} to {self.first + self.rows}"
+
+
+class InputError(ValueError):
+    """Input that cannot be read. Says which file, what is wrong and what helps."""
+
+
+def input_files(path: Path) -> Tuple[List[Tuple[str, Path]], List[str]]:
+    """The files to read with their names below the input, and the names of those left out.
+
+    Files whose names start with "." or "_" are neither, as elsewhere in the world of tables.
+
+    Raises InputError if there is nothing to read.
+    """
+    known = f"Expected {', '.join(KINDS)}, or a folder of them."
+    if path.is_file():
+        if path.suffix not in KINDS:
+            raise InputError(f"{path} is of no known kind. {known}")
+        return [(path.name, path)], []
+    if not path.is_dir():
+        raise InputError(f"{path}: no such file or folder. {known}")
+    files, others = [], []
+    for each in sorted(path.rglob("*"), key=lambda each: each.relative_to(path).parts):
+        parts = each.relative_to(path).parts
+        if not each.is_file() or any(part.startswith((".", "_")) for part in parts):
+            continue
+        if each.suffix in KINDS:
+            files.append(("/".join(parts), each))
+        else:
+            others.append("/".join(parts))
+    if not files:
+        raise InputError(f"{path} holds nothing to read. {known}")
+    return files, others
+
+
+def cut(files: Sequence[Tuple[str, Path]], columns: Columns, limit: int = 0) -> Iterator[Fragment]:
+    """The fragments of files, the first `limit` rows of them all (0: all rows).
+
+    Raises InputError for a file that is damaged or lacks a column.
+    """
+    number = rows = 0
+    for name, path in files:
+        first = 0
+        with _reading(name):
+            for place, count in KINDS[path.suffix].cut(path, columns):
+                if limit:
+                    count = min(count, limit - rows)
+                if count:
+                    yield Fragment(number, str(path), name, place, first, count)
+                    number, first, rows = number + 1, first + count, rows + count
+                if limit and rows == limit:
+                    return
+
+
+def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List[str], List[Text]]]:
+    """The ids and texts of a fragment, in batches. A row without an id is called by its file and
+    number, the first one 1.
+
+    Raises InputError if the file is not what it was when it was cut.
+    """
+    path, done = Path(fragment.path), 0
+    with _reading(fragment.file):
+        pairs = KINDS[path.suffix].read(path, fragment.place, fragment.first, columns)
+        pairs = islice(pairs, fragment.rows)
+        while batch := list(islice(pairs, size)):
+            start = fragment.first + done + 1
+            ids = [
+                f"{fragment.file}:{start + i}" if name is None else _plain(name)
+                for i, (name, _) in enumerate(batch)
+            ]
+            done += len(batch)
+            yield ids, [_checked(text) for _, text in batch]
+    if done < fragment.rows:
+        raise InputError(f"{fragment}: there are only {done}. Was the file changed? Start anew")
+
+
+class _reading:
+    """Raises InputError, with the file, where what reads it fails."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InputError):
+            raise InputError(f"{self.name} cannot be read: {error}") from error
+
+
+def _plain(name: str) -> str:
+    """An id that can be written: half a surrogate pair cannot."""
+    return name if name.isascii() else name.encode("utf8", "backslashreplace").decode("utf8")
+
+
+def _checked(text: Text) -> Text:
+    """Unusable if it holds what is no character: bytes that are not UTF-8, half a pair."""
+    if isinstance(text, str) and not text.isascii():
+        try:
+            text.encode("utf8")
+        except UnicodeEncodeError as error:
+            return Unusable(f"the text is not UTF-8: {error}")
+    return text
+
+
+def _missing(file: object, what: str, has: Sequence[str], option: str) -> InputError:
+    columns = ", ".join(map(repr, has)) or "none"
+    return InputError(f"{file} has no column {what!r}. Its columns: {columns}. Give --{option}")
+
+
+def _id_column(file: object, columns: Columns, has: Sequence[str]) -> Optional[str]:
+    """Check the columns; RETURNS that of the ids, if there is one."""
+    if columns.text not in has:
+        raise _missing(file, columns.text, has, "text")
+    if columns.id is not None and columns.id not in has:
+        raise _missing(file, columns.id, has, "id")
+    return columns.id or ("id" if "id" in has else None)
+
+
+# Parquet
+
+
+def _cut_parquet(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        _id_column(path, columns, file.schema_arrow.names)
+        counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    yield from enumerate(counts)
+
+
+def _read_parquet(path: Path, group: int, first: int, columns: Columns) -> Iterator[Pair]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        name = _id_column(path, columns, file.schema_arrow.names)
+        wanted = [columns.text] if name is None else [columns.text, name]
+        for batch in file.iter_batches(1024, row_groups=[group], columns=wanted):
+            texts = texts_of(batch.column(columns.text), columns.text)
+            ids = [None] * len(texts) if name is None else ids_of(batch.column(name))
+            yield from zip(ids, texts)
+
+
+# Lines of text, and of JSON
+
+
+def _cut_lines(path: Path, is_row: Callable[[bytes], Any]) -> Iterator[Tuple[int, int]]:
+    """Places and sizes of the blocks of a file with a row on each line."""
+    place = rows = end = 0
+    with path.open("rb") as file:
+        for line in file:
+            end += len(line)
+            rows += bool(is_row(line))
+            if rows == FRAGMENT_ROWS:
+                yield place, rows
+                place, rows = end, 0
+    yield place, rows
+
+
+def _lines(path: Path, place: int) -> Iterator[bytes]:
+    """Lines from a byte on, without their ends and without the mark that some files begin with."""
+    with path.open("rb") as file:
+        file.seek(place)
+        for i, line in enumerate(file):
+            if not place and not i:
+                line = line.removeprefix(BOM)
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _cut_text(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
+    return _cut_lines(path, lambda line: True)
+
+
+def _read_text(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+    for line in _lines(path, place):
+        yield None, line.decode("utf8", "surrogateescape")
+
+
+def _cut_json(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
+    for line in _lines(path, 0):
+        row = _json_row(line)
+        if isinstance(row, dict):
+            _id_column(path, columns, list(row))
+            break
+    return _cut_lines(path, bytes.strip)
+
+
+def _read_json(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+    for line in filter(bytes.strip, _lines(path, place)):
+        row = _json_row(line)
+        if isinstance(row, Unusable):
+            yield None, row
+            continue
+        name = row.get("id" if columns.id is None else columns.id)
+        yield None if name is None else str(name), _json_text(row, columns.text)
+
+
+def _json_row(line: bytes) -> Union[Dict[str, Any], Unusable]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        return Unusable(f"the line is no JSON: {error}")
+    return row if isinstance(row, dict) else Unusable("the line is JSON, but no object")
+
+
+def _json_text(row: Dict[str, Any], name: str) -> Text:
+    text = row.get(name)
+    if isinstance(text, str):
+        return text
+    problem = "it is null" if name in row else f"the row has no {name!r}"
+    if text is not None:
+        return Unusable(f"{name!r} is {type(text).__name__}, not text")
+    return Unusable(f"there is no text: {problem}")
+
+
+# CSV
+
+
+def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
+    """Rows that are not empty. read: its first item counts the bytes of the rows so far."""
+
+    def lines() -> Iterator[str]:
+        for line in file:
+            start = len(BOM) if not read[0] and line.startswith(BOM) else 0
+            read[0] += len(line)
+            yield line[start:].decode("utf8", "surrogateescape")
+
+    csv.field_size_limit(LONGEST_FIELD)
+    return filter(None, csv.reader(lines()))
+
+
+def _csv_header(path: Path, columns: Columns) -> Tuple[int, int, Optional[int]]:
+    """Bytes of the header, number of the column of texts, and of that of ids if there is one."""
+    with path.open("rb") as file:
+        read = [0]
+        names = next(_csv_reader(file, read), [])
+    name = _id_column(path, columns, names)
+    return read[0], names.index(columns.text), None if name is None else names.index(name)
+
+
+def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
+    place, *_ = _csv_header(path, columns)
+    read, rows = [place], 0
+    with path.open("rb") as file:
+        file.seek(place)
+        for _ in _csv_reader(file, read):
+            rows += 1
+            if rows == FRAGMENT_ROWS:
+                yield place, rows
+                place, rows = read[0], 0
+    yield place, rows
+
+
+def _read_csv(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+    _, text, name = _csv_header(path, columns)
+    with path.open("rb") as file:
+        file.seek(place)
+        for row in _csv_reader(file, [place]):
+            found: Text = Unusable("there is no text: the row is too short")
+            if text < len(row):
+                found = row[text]
+            yield None if name is None or name >= len(row) else row[name], found
+
+
+# .spacy
+
+
+def _doc_bin(path: Path) -> Any:
+    from spacy.tokens import DocBin
+
+    return DocBin().from_disk(path)
+
+
+def _cut_docs(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
+    count = len(_doc_bin(path))
+    for start in range(0, count, FRAGMENT_ROWS):
+        yield start, min(FRAGMENT_ROWS, count - start)
+
+
+def _read_docs(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+    import spacy
+
+    docs = _doc_bin(path)
+    for name in ("tokens", "spaces", "flags", "cats", "span_groups", "user_data"):
+        setattr(docs, name, getattr(docs, name)[place : place + FRAGMENT_ROWS])
+    for doc in docs.get_docs(spacy.blank("xx").vocab):
+        name = doc.user_data.get("doc_id")
+        yield None if name is None else str(name), doc.user_data.get("text") or doc.text
+
+
+@dataclass(frozen=True)
+class _Kind:
+    cut: Callable[[Path, Columns], Iterator[Tuple[int, int]]]
+    read: Callable[[Path, int, int, Columns], Iterator[Pair]]
+
+
+KINDS: Dict[str, _Kind] = {
+    ".parquet": _Kind(_cut_parquet, _read_parquet),
+    ".jsonl": _Kind(_cut_json, _read_json),
+    ".csv": _Kind(_cut_csv, _read_csv),
+    ".txt": _Kind(_cut_text, _read_text),
+    ".spacy": _Kind(_cut_docs, _read_docs),
+}

@@ -1,0 +1,127 @@
+"""The output of one machine: a folder of Parquet fragments with a manifest that says of what."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import srsly
+
+from spacy_nested_ner.corpora.files import written_together
+from spacy_nested_ner.scale.annotator import Annotator
+from spacy_nested_ner.scale.inputs import Columns, Fragment, read
+
+# Readers of folders of Parquet pass over names that begin with "_" or ".".
+MANIFEST = "_manifest.json"
+PACKAGES = ("spacy_nested_ner", "spacy", "torch", "pyarrow")
+
+
+def manifest_of(
+    annotator: Annotator, columns: Columns, limit: int, fragments: Sequence[Fragment]
+) -> Dict[str, Any]:
+    """What the output depends on; also the sizes and times of the files, and the versions."""
+    files: Dict[str, Dict[str, Any]] = {}
+    for each in fragments:
+        stat = Path(each.path).stat()
+        start = {"bytes": stat.st_size, "modified": stat.st_mtime_ns, "rows": 0, "fragments": 0}
+        known = files.setdefault(each.file, start)
+        known["rows"] += each.rows
+        known["fragments"] += 1
+    return {
+        "model": {"name": annotator.name, "hash": annotator.hash},
+        "settings": {
+            "text": columns.text,
+            "id": columns.id,
+            "limit": limit,
+            "spans_key": annotator.spans_key,
+            "details": annotator.details,
+            "batch_size": annotator.batch_size,
+            "device": "CPU" if annotator.gpu_id < 0 else "GPU",
+        },
+        "input": files,
+        "fragments": len(fragments),
+        "rows": sum(each.rows for each in fragments),
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
+    """Make the folder with its manifest, or go on with the one that is there. Drafts that a killed
+    run has left go.
+
+    Raises ValueError if the folder holds anything and is not to be resumed, or if it was begun with
+    another model, setting or input.
+    """
+    path = folder / MANIFEST
+    if path.is_file():
+        if not resume:
+            raise ValueError(
+                f"{folder} holds a run already. Go on with it (--resume), or give another folder"
+            )
+        if changes := _changes(srsly.read_json(path), manifest):
+            raise ValueError(
+                f"{folder} was begun otherwise: {'; '.join(changes)}. Run with what it was begun "
+                "with, or give another folder"
+            )
+        for draft in folder.glob(".fragment-*"):
+            draft.unlink(missing_ok=True)
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is there and holds no {MANIFEST}. Give another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_together([path]) as drafts:
+        srsly.write_json(drafts[path], manifest)
+
+
+def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:
+    """What differs between two manifests, in words."""
+    if old["model"] != new["model"]:
+        return [f"with the model {old['model']['name']}, not {new['model']['name']}"]
+    found = [
+        f"with {name} {old['settings'].get(name)!r}, not {value!r}"
+        for name, value in new["settings"].items()
+        if old["settings"].get(name) != value
+    ]
+    for name in sorted({*old["input"], *new["input"]}):
+        if name not in new["input"]:
+            found.append(f"{name} is gone from the input")
+        elif name not in old["input"]:
+            found.append(f"{name} is new in the input")
+        elif old["input"][name] != new["input"][name]:
+            found.append(f"{name} has changed since")
+    return found
+
+
+def is_whole(folder: Path, fragment: Fragment) -> bool:
+    """Whether the rows of a fragment have been written, all of them."""
+    import pyarrow as pa
+    from pyarrow.parquet import read_metadata
+
+    try:
+        return read_metadata(folder / fragment.output).num_rows == fragment.rows
+    except (OSError, pa.ArrowInvalid):  # none there, or cut off when the machine went down
+        return False
+
+
+def write(
+    annotator: Annotator, columns: Columns, fragment: Fragment, folder: Path
+) -> Iterator[Tuple[int, int, int]]:
+    """Annotate a fragment and write it, whole or not at all; gives of each batch the numbers of
+    texts, tokens and texts that failed.
+
+    Raises InputError if it cannot be read.
+    """
+    import pyarrow.compute as pc
+    from pyarrow.parquet import ParquetWriter
+
+    path = folder / fragment.output
+    with (
+        written_together([path]) as drafts,
+        ParquetWriter(drafts[path], annotator.schema, compression="zstd") as writer,
+    ):
+        for ids, texts in read(fragment, columns, annotator.batch_size):
+            batch = annotator.annotate(list(ids), texts)
+            writer.write_batch(batch)
+            n_tokens: Optional[int] = pc.sum(batch["n_tokens"]).as_py()
+            yield len(ids), n_tokens or 0, batch.num_rows - batch["error"].null_count

@@ -1,0 +1,123 @@
+"""Pipelines that a process loads once, known by the hash of their files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple, Union
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+LEARNED_CHARACTERS = 2_000_000
+"""Of the first texts, whose words stay in the vocabulary and in the tokenizer's cache."""
+
+_loaded: Dict[Tuple[str, str, int], LoadedPipeline] = {}
+_loading = threading.Lock()
+
+
+def locate(model: Union[str, os.PathLike]) -> str:
+    """The name of an installed package, or the whole path of a folder.
+
+    Raises ValueError if there is no pipeline.
+    """
+    from spacy.util import is_package
+
+    name = os.fspath(model)
+    if is_package(name):
+        return name
+    folder = Path(name).resolve()
+    if not (folder / "config.cfg").is_file():
+        remedy = "Give a folder that `spacy train` wrote, such as model-best, or a package."
+        raise ValueError(f"{name}: no trained pipeline there. {remedy}")
+    return str(folder)
+
+
+def folder_of(model: str) -> Path:
+    """Where the files of a pipeline lie. model: as `locate` returns it."""
+    from spacy.util import get_package_path, is_package
+
+    return get_package_path(model) if is_package(model) else Path(model)
+
+
+def hash_of(model: str) -> str:
+    """SHA-256 over names and contents of all files of a pipeline, but for hidden and compiled ones.
+
+    model: as `locate` returns it.
+    """
+    folder, total = folder_of(model), hashlib.sha256()
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
+        parts = path.relative_to(folder).parts
+        if not path.is_file() or any(p.startswith(".") or p == "__pycache__" for p in parts):
+            continue
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        total.update(f"{'/'.join(parts)}\0{digest.hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def load(model: str, expected_hash: str, gpu_id: int = -1) -> LoadedPipeline:
+    """The pipeline, from memory if this process has loaded it before.
+
+    Raises ValueError if there is none, or if its files are not those that have this hash.
+    """
+    key = (model, expected_hash, gpu_id)
+    with _loading:
+        if key not in _loaded:
+            _loaded[key] = LoadedPipeline(_read(*key))
+        return _loaded[key]
+
+
+def _read(model: str, expected_hash: str, gpu_id: int) -> Language:
+    import spacy
+    from spacy.util import raise_error
+
+    found = hash_of(locate(model))
+    if found != expected_hash:
+        raise ValueError(
+            f"{model}: its files have the hash {found[:12]}, but the annotator was made for "
+            f"{expected_hash[:12]}. Copy the same pipeline to all machines, or make the annotator "
+            "anew"
+        )
+    if gpu_id >= 0:
+        spacy.require_gpu(gpu_id)
+    nlp = spacy.load(model)
+    nlp.set_error_handler(raise_error)  # a handler of its own could drop texts in silence
+    with suppress(Exception):  # what a pipeline makes at its first use must outlive a memory zone
+        list(nlp.pipe(["Two words."]))
+    return nlp
+
+
+class LoadedPipeline:
+    """A pipeline, used by one thread at a time."""
+
+    def __init__(self, nlp: Language) -> None:
+        self.nlp = nlp
+        self._lock = threading.Lock()
+        self._learned = 0
+
+    @property
+    def max_length(self) -> int:
+        """Characters of the longest text that the pipeline takes."""
+        return self.nlp.max_length
+
+    @contextmanager
+    def zone(self, texts: List[str]) -> Iterator[Language]:
+        """The pipeline for these texts, in a memory zone: what is made in the `with` block is
+        invalid after it, and the words of the texts are forgotten.
+
+        The first texts are read without one: in it the tokenizer caches nothing, and words that it
+        does not know cost more.
+        """
+        with self._lock:
+            if self._learned < LEARNED_CHARACTERS:
+                self._learned += sum(map(len, texts))
+                yield self.nlp
+            else:
+                with self.nlp.memory_zone():
+                    yield self.nlp

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import spacy
+from spacy.tokens import DocBin
+
+from spacy_nested_ner.scale import inputs
+from spacy_nested_ner.scale.inputs import Columns, InputError, cut, input_files, read
+from spacy_nested_ner.scale.rows import Unusable
+
+
+@pytest.fixture(autouse=True)
+def small_fragments(monkeypatch):
+    monkeypatch.setattr(inputs, "FRAGMENT_ROWS", 3)
+
+
+def everything(path: Path, columns=None, limit=0, size=2):
+    """Rows of all fragments, and their numbers of rows."""
+    columns = columns or Columns()
+    files, _ = input_files(path)
+    fragments = list(cut(files, columns, limit))
+    assert [each.number for each in fragments] == list(range(len(fragments)))
+    rows = []
+    for each in fragments:
+        for ids, texts in read(each, columns, size):
+            assert 0 < len(ids) == len(texts) <= size
+            rows += zip(ids, texts)
+    return rows, [each.rows for each in fragments]
+
+
+def test_a_line_of_a_text_file_is_a_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\n\ntwo \xc3\xa4\nthree\r\nfour")
+    rows, sizes = everything(path)
+    assert [text for _, text in rows] == ["one", "", "two ä", "three", "four"]
+    assert [name for name, _ in rows] == [f"a.txt:{i}" for i in range(1, 6)]
+    assert sizes == [3, 2]
+
+
+def test_bytes_that_are_no_text_cost_their_row_alone(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\n\xff\xfe\ntwo\n")
+    (_, one), (_, broken), (_, two) = everything(path)[0]
+    assert (one, two) == ("one", "two")
+    assert isinstance(broken, Unusable) and "not UTF-8" in broken.problem
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    lines = [
+        {"id": 7, "text": "one", "more": [1]},
+        {"id": None, "text": "two"},
+        {"text": None},
+        {"id": "x", "text": 3},
+        {"id": "y"},
+        {"id": "\ud800", "text": "half a pair: \ud800"},
+    ]
+    path.write_text("\n\n".join(map(json.dumps, lines)) + '\n{"id": 1, "te\n[1]\n', "utf8")
+    rows, sizes = everything(path)
+    assert sizes == [3, 3, 2]
+    names = ["7", "a.jsonl:2", "a.jsonl:3", "x", "y", "\\ud800", "a.jsonl:7", "a.jsonl:8"]
+    assert [name for name, _ in rows] == names
+    assert [text for _, text in rows[:2]] == ["one", "two"]
+    problems = [text.problem for _, text in rows[2:]]
+    for problem, words in zip(
+        problems, ["null", "int, not text", "no 'text'", "not UTF-8", "no JSON", "no object"]
+    ):
+        assert words in problem
+
+
+def test_csv_with_line_breaks_and_quotes(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbfbody,id\r\n"one, and\r\n""two""",a\r\n\r\nthree,b\r\nfour,c\r\n'
+        b'five\r\n"six\nand\n\nmore",d\r\n,e\r\n\xff,f\n'
+    )
+    rows, sizes = everything(path, Columns(text="body"))
+    assert sizes == [3, 3, 1]
+    assert rows[:-1] == [
+        ("a", 'one, and\r\n"two"'),
+        ("b", "three"),
+        ("c", "four"),
+        ("a.csv:4", "five"),
+        ("d", "six\nand\n\nmore"),
+        ("e", ""),
+    ]
+    assert rows[-1][0] == "f" and "not UTF-8" in rows[-1][1].problem
+
+
+def test_csv_fields_longer_than_the_module_takes_by_itself(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text(f"text\n{'x' * 200_000}\nend\n")
+    assert [len(text) for _, text in everything(path)[0]] == [200_000, 3]
+    monkeypatch.setattr(inputs, "LONGEST_FIELD", 1000)
+    path.write_text('text\none\n"' + "never closed\n" * 1000)
+    with pytest.raises(InputError, match=r"a\.csv cannot be read: field larger"):
+        everything(path)
+
+
+def test_parquet_by_row_groups(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"id": range(5), "text": ["a", None, "c", "d", "e"], "other": [1] * 5})
+    pq.write_table(table, path, row_group_size=2)
+    rows, sizes = everything(path)
+    assert sizes == [2, 2, 1] and [name for name, _ in rows] == ["0", "1", "2", "3", "4"]
+    assert rows[0][1] == "a" and "null" in rows[1][1].problem
+    rows, _ = everything(path, Columns(id="other"))
+    assert [name for name, _ in rows] == ["1"] * 5
+
+
+def test_docs_of_a_spacy_file(tmp_path):
+    nlp = spacy.blank("en")
+    docs = [nlp.make_doc(f"text {i}.") for i in range(4)]
+    docs[1].user_data["doc_id"] = "PMID1"
+    words = spacy.tokens.Doc(nlp.vocab, words=["the", "text", "."])
+    words.user_data["text"] = "the text."
+    DocBin(docs=[*docs, words], store_user_data=True).to_disk(tmp_path / "a.spacy")
+    rows, sizes = everything(tmp_path / "a.spacy")
+    assert sizes == [3, 2]
+    assert rows[1] == ("PMID1", "text 1.") and rows[3] == ("a.spacy:4", "text 3.")
+    assert rows[4][1] == "the text."
+
+
+def test_a_folder_of_all_kinds(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "1.txt").write_text("one\n")
+    (tmp_path / "a.jsonl").write_text('{"text": "two"}\n')
+    pq.write_table(pa.table({"text": ["three"]}), tmp_path / "c.parquet")
+    for name in ("_SUCCESS", ".hidden.txt", "read.me"):
+        (tmp_path / name).write_text("not read")
+    (tmp_path / "empty.txt").write_text("")
+    _, others = input_files(tmp_path)
+    assert others == ["read.me"]
+    rows, _ = everything(tmp_path)
+    assert rows == [("a.jsonl:1", "two"), ("b/1.txt:1", "one"), ("c.parquet:1", "three")]
+
+
+@pytest.mark.parametrize("limit, sizes", [(1, [1]), (3, [3]), (4, [3, 1]), (9, [3, 1, 3, 1])])
+def test_the_first_rows_alone(tmp_path, limit, sizes):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("1\n2\n3\n4\n")
+    assert everything(tmp_path, limit=limit)[1] == sizes
+
+
+@pytest.mark.parametrize(
+    "name, content, says",
+    [
+        ("a.jsonl", '{"id": 1, "body": "x"}', "no column 'text'. Its columns: 'id', 'body'"),
+        ("a.csv", "body,id\nx,1\n", "no column 'text'. Its columns: 'body', 'id'. Give --text"),
+        ("a.csv", "", "no column 'text'. Its columns: none"),
+        ("a.parquet", "no Parquet", "a.parquet cannot be read"),
+        ("a.spacy", "no docs", "a.spacy cannot be read"),
+        ("a.pdf", "", "of no known kind. Expected .parquet, .jsonl, .csv, .txt, .spacy"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, name, content, says):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as error:
+        everything(tmp_path / name)
+    assert says in str(error.value)
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match="no such file or folder"):
+        input_files(tmp_path / "none")
+    with pytest.raises(InputError, match="holds nothing to read"):
+        input_files(tmp_path)
+    (tmp_path / "a.csv").write_text("text\nx\n")
+    with pytest.raises(InputError, match=r"no column 'number'.*Give --id"):
+        everything(tmp_path / "a.csv", Columns(id="number"))
+
+
+def test_a_file_that_became_shorter_is_noticed(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("1\n2\n3\n")
+    files, _ = input_files(path)
+    [fragment] = cut(files, Columns())
+    path.write_text("1\n2\n")
+    with pytest.raises(InputError, match=r"a\.txt, rows 1 to 3: there are only 2"):
+        list(read(fragment, Columns(), 10))
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv"])
+def test_a_file_is_never_held_as_a_whole(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(inputs, "FRAGMENT_ROWS", 1000)
+    path, line = tmp_path / f"a{suffix}", "x" * 500
+    row = json.dumps({"text": line}) if suffix == ".jsonl" else line
+    with path.open("w") as file:
+        file.write("text\n" if suffix == ".csv" else "")
+        file.writelines(f"{row}\n" for _ in range(20_000))
+    files, _ = input_files(path)
+    tracemalloc.start()
+    try:
+        for fragment in cut(files, Columns()):
+            assert sum(len(ids) for ids, _ in read(fragment, Columns(), 50)) == 1000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20 < path.stat().st_size
