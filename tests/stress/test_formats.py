@@ -12,6 +12,7 @@ import pytest
 
 from spacy_nested_ner.corpora import readers
 from tests.stress.bases import Count, bases
+from tests.stress.long import Long, long_inputs
 from tests.stress.mutations import mutate, write
 from tests.stress.worker import Job, Outcome, Worker
 
@@ -141,3 +142,68 @@ def _record(trial: Any, tally: Dict[str, Counter], faults: List[str]) -> None:
         },
         first_faults=faults[:20],
     )
+
+
+MOST_GROWTH = 6
+"""Of the time for four times the input; 4 where each part takes as long as every other."""
+
+TOO_SHORT = 0.2
+"""Seconds of CPU time that say nothing."""
+
+
+@pytest.mark.share(3)
+def test_time_and_memory_grow_with_the_input(trial, tmp_path, worker):
+    """Four times the input takes about four times as long."""
+    inputs = list(long_inputs())
+    Random(trial.seed).shuffle(inputs)
+    tried: List[Dict[str, Any]] = []
+    for number in trial.inputs(len(inputs)):
+        one = inputs[number]
+        small, large = (_timed(one, n, tmp_path, worker) for n in (one.n, 4 * one.n))
+        ratio = large["seconds"] / max(small["seconds"], TOO_SHORT / MOST_GROWTH)
+        tried.append(
+            {
+                **{"format": one.name, "what": one.what, "group": one.group},
+                **{"n": one.n, "n_times_4": 4 * one.n, "bytes": large["bytes"]},
+                "seconds": [small["seconds"], large["seconds"]],
+                "ratio": round(ratio, 2),
+                "memory": [small["memory"], large["memory"]],
+            }
+        )
+    tried.sort(key=lambda row: (row["format"], row["what"], row["group"]))
+    steep = [row for row in tried if row["ratio"] > MOST_GROWTH and row["seconds"][1] > TOO_SHORT]
+    trial.record(
+        inputs=len(tried),
+        of=len(inputs),
+        grew_faster=len(steep),
+        largest_ratio=max(row["ratio"] for row in tried),
+        most_seconds_per_megabyte=max(
+            round(row["seconds"][1] * MEGABYTE / row["bytes"], 1) for row in tried
+        ),
+        tried=tried,
+    )
+    assert not steep, steep
+
+
+def _timed(one: Long, n: int, folder: Path, worker: Worker) -> Dict[str, Any]:
+    """The faster of two runs."""
+    files, entities = one.build(n)
+    source = folder / "long"
+    size = write(files, source)
+    outcomes = []
+    for _ in range(2):
+        job = Job(one.name, source, folder / "out", group=one.group)
+        if one.name == "genia":
+            job.source = source / next(iter(files))
+        outcome = worker.run(job, 60)
+        assert outcome.kind == "converted", (one, n, outcome.message)
+        there = Count(entities)
+        assert not _loss(outcome.report, False, there), (one, n)
+        outcomes.append(outcome)
+        shutil.rmtree(folder / "out")
+    shutil.rmtree(source)
+    return {
+        "bytes": size,
+        "seconds": round(min(outcome.seconds for outcome in outcomes), 3),
+        "memory": max(outcome.memory for outcome in outcomes),
+    }
