@@ -147,6 +147,9 @@ def _record(trial: Any, tally: Dict[str, Counter], faults: List[str]) -> None:
 MOST_GROWTH = 6
 """Of the time for four times the input; 4 where each part takes as long as every other."""
 
+MEMORY_OF_ONE = 128 * MEGABYTE
+"""What a doc of some hundred thousand tokens may take, however short they are."""
+
 TOO_SHORT = 0.2
 """Seconds of CPU time that say nothing."""
 
@@ -172,10 +175,15 @@ def test_time_and_memory_grow_with_the_input(trial, tmp_path, worker):
         )
     tried.sort(key=lambda row: (row["format"], row["what"], row["group"]))
     steep = [row for row in tried if row["ratio"] > MOST_GROWTH and row["seconds"][1] > TOO_SHORT]
+    large_ones = [
+        row for row in tried if row["memory"][1] > max(MEMORY_TIMES * row["bytes"], MEMORY_OF_ONE)
+    ]
     trial.record(
         inputs=len(tried),
         of=len(inputs),
         grew_faster=len(steep),
+        memory_over_the_bound=len(large_ones),
+        largest_memory=max(row["memory"][1] for row in tried),
         largest_ratio=max(row["ratio"] for row in tried),
         most_seconds_per_megabyte=max(
             round(row["seconds"][1] * MEGABYTE / row["bytes"], 1) for row in tried
@@ -183,6 +191,7 @@ def test_time_and_memory_grow_with_the_input(trial, tmp_path, worker):
         tried=tried,
     )
     assert not steep, steep
+    assert not large_ones, large_ones
 
 
 def _timed(one: Long, n: int, folder: Path, worker: Worker) -> Dict[str, Any]:
