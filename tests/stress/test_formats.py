@@ -12,6 +12,7 @@ import pytest
 
 from spacy_nested_ner.corpora import readers
 from tests.stress.bases import Count, bases
+from tests.stress.breaking import break_one
 from tests.stress.long import Long, long_inputs
 from tests.stress.mutations import mutate, write
 from tests.stress.worker import Job, Outcome, Worker
@@ -103,8 +104,13 @@ def _faults(
             yield "silent loss", f"{mode}: {loss}"
 
 
-def _loss(report: Dict[str, Any], skip: bool, there: Optional[Count]) -> str:
-    """What is there and neither read nor left out; "" if nothing is."""
+def _loss(
+    report: Dict[str, Any], skip: bool, there: Optional[Count], errors: Optional[int] = None
+) -> str:
+    """What is there and neither read nor left out; "" if nothing is.
+
+    errors: how many were skipped, if that is known. `there` is then what they leave.
+    """
     if len(report["first_skipped_errors"]) != min(20, report["skipped_errors"]):
         return "errors that were skipped are not reported"
     if report["skipped_errors"] and not skip:
@@ -117,7 +123,10 @@ def _loss(report: Dict[str, Any], skip: bool, there: Optional[Count]) -> str:
         for reason, details in split["dropped"].items():
             dropped["items" if reason in ITEMS else "entities"] += sum(details.values())
     found = Count(sum(s["entities"] for s in splits) + dropped["entities"], dropped["items"])
-    if found == there or (report["skipped_errors"] and found <= there):
+    less = found.entities <= there.entities and found.items <= there.items
+    if errors is not None:
+        less = report["skipped_errors"] == errors and found == there
+    if found == there if not report["skipped_errors"] else less:
         return ""
     return f"{found} of {there}, {report['skipped_errors']} errors skipped"
 
@@ -142,6 +151,37 @@ def _record(trial: Any, tally: Dict[str, Counter], faults: List[str]) -> None:
         },
         first_faults=faults[:20],
     )
+
+
+def test_one_wrong_annotation(trial, tmp_path, worker):
+    """Refused; with errors skipped one error is counted, and no more is left out than has to be."""
+    corpora = [base for base in bases() if break_one(Random(0), base)]
+    faults: List[str] = []
+    tally: Counter = Counter()
+    for number in trial.inputs(1_000):
+        base = corpora[number % len(corpora)]
+        broken = break_one(Random(f"{trial.seed} {number}"), base)
+        there = base.count(base.files)
+        assert broken is not None and there is not None
+        files, lost = broken
+        write(files, tmp_path / "input")
+        source = tmp_path / "input" / base.entry
+        tally[base.name] += 1
+        for skip in (False, True):
+            job = Job(base.name, source, tmp_path / "out", skip, settings=base.settings)
+            outcome = worker.run(job, 60)
+            left = Count(there.entities - lost.entities, there.items - lost.items)
+            # A corpus of one item has nothing left without it.
+            if skip and (outcome.kind == "converted" or left.entities):
+                fine = outcome.kind == "converted" and not _loss(outcome.report, True, left, 1)
+            else:
+                fine = outcome.kind == "refused"
+            if not fine:
+                faults.append(f"seed {trial.seed} number {number} {base.name} {skip}: {outcome}")
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        shutil.rmtree(tmp_path / "input")
+    trial.record(inputs=tally.total(), not_as_told=len(faults), formats=dict(sorted(tally.items())))
+    assert not faults, "\n".join(faults[:10])
 
 
 MOST_GROWTH = 6
