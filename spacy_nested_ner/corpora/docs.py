@@ -23,7 +23,12 @@ from spacy_nested_ner.corpora.sentences import (
 )
 from spacy_nested_ner.corpora.spans import Dropped
 
-_NO_WORD = re.compile(r"[^\w\s]{100}(?=\S)|\S{1000}(?=\S)")
+LONGEST_WORD, MOST_MARKS = 1000, 100
+"""Characters that spaCy's tokenizer is given in one piece, and marks in a row in these."""
+
+_LONG = re.compile(rf"\S{{{MOST_MARKS + 1},}}")
+_MARKS = re.compile(rf"[^\w\s]{{{MOST_MARKS}}}(?=\S)")
+_MARKS_OR_LONG = re.compile(rf"{_MARKS.pattern}|\S{{{LONGEST_WORD}}}(?=\S)")
 
 
 def record_to_docs(
@@ -81,7 +86,10 @@ def _tokenize(record: Record, nlp: Language, tokens: str) -> Tuple[Doc, List[Tup
         doc = _made_doc(text, nlp, record.doc_id)
         places = [(token.idx, token.idx + len(token)) for token in doc]
     else:
-        places = word_places(text, words)
+        try:
+            places = word_places(text, words)
+        except ValueError as err:  # a sentence that begins inside a word
+            raise CorpusError(str(err), record.doc_id) from err
         doc = _doc_of_words(text, words, nlp, record.doc_id)
     if tokens == "cut":
         edges = {edge for start, end, _ in record.spans for edge in (start, end)}
@@ -109,8 +117,8 @@ def _pieces(place: Tuple[int, int], edges: Set[int]) -> List[Tuple[int, int]]:
 
 
 def _made_doc(text: str, nlp: Language, doc_id: str) -> Doc:
-    """The tokens of the tokenizer of `nlp`. Words that are longer than any language has them are
-    cut first: spaCy's tokenizer takes affixes off one by one and reads the whole word each time.
+    """The tokens of the tokenizer of `nlp`. Words beyond any length are cut first: spaCy's takes
+    affixes off one by one and reads the whole word each time.
 
     Raises CorpusError if the text is longer than `nlp.max_length`.
     """
@@ -122,13 +130,22 @@ def _made_doc(text: str, nlp: Language, doc_id: str) -> Doc:
         raise CorpusError(problem, doc_id)
     if not isinstance(nlp.tokenizer, Tokenizer):
         return nlp.make_doc(text)
-    cuts = [0, *(match.end() for match in _NO_WORD.finditer(text)), len(text)]
-    if len(cuts) == 2:
+    cuts = _cuts(text)
+    if not cuts:
         return nlp.make_doc(text)
-    docs = [nlp.make_doc(text[start:end]) for start, end in pairwise(cuts)]
+    docs = [nlp.make_doc(text[start:end]) for start, end in pairwise([0, *cuts, len(text)])]
     words = [token.text for doc in docs for token in doc]
     spaces = [bool(token.whitespace_) for doc in docs for token in doc]
     return Doc(nlp.vocab, words=words, spaces=spaces)
+
+
+def _cuts(text: str) -> List[int]:
+    """Where words are cut that are longer than any language has them."""
+    found: List[int] = []
+    for word in _LONG.finditer(text):
+        pattern = _MARKS_OR_LONG if word.end() - word.start() > LONGEST_WORD else _MARKS
+        found += [match.end() for match in pattern.finditer(text, *word.span())]
+    return found
 
 
 def _find_sentences(record: Record, nlp: Language, how: str) -> List[int]:

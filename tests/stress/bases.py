@@ -7,6 +7,8 @@ import gzip
 import json
 import lzma
 import re
+import tempfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
@@ -251,8 +253,6 @@ def _xmi() -> Files:
         import cassis  # noqa: F401
     except ImportError:
         return {}
-    import tempfile
-
     from tests.corpora.formats.test_xmi import write
 
     with tempfile.TemporaryDirectory() as folder:
@@ -294,12 +294,13 @@ def _contents(files: Files) -> List[bytes]:
 def _unpack(data: Union[bytes, Special]) -> bytes:
     if isinstance(data, Special):
         raise ValueError("no file")
-    try:
-        for magic, library in ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ", lzma)):
-            if data.startswith(magic):
-                return library.decompress(data)  # type: ignore[attr-defined,no-any-return]
-    except (OSError, EOFError, lzma.LZMAError, Exception) as err:
-        raise ValueError(str(err)) from err
+    libraries: Dict[bytes, Any] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+    for magic, library in libraries.items():
+        if data.startswith(magic):
+            try:
+                return bytes(library.decompress(data))
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as err:
+                raise ValueError(str(err)) from err
     return data
 
 

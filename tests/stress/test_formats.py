@@ -12,6 +12,8 @@ import pytest
 
 from spacy_nested_ner.corpora import readers
 from tests.stress.bases import Count, bases
+from tests.stress.breaking import break_one
+from tests.stress.long import Long, long_inputs
 from tests.stress.mutations import mutate, write
 from tests.stress.worker import Job, Outcome, Worker
 
@@ -73,7 +75,7 @@ def test_damaged_corpora(trial, tmp_path, worker):
             counts[outcome.kind] += 1
             counts["counted"] += outcome.kind == "converted" and there is not None
             for fault, detail in _faults(outcome, skip, folder, size, there):
-                counts[fault] += 1
+                counts[fault] += fault != outcome.kind  # which is counted above
                 faults.append(f"seed {trial.seed} number {number} {base.name} {what}: {detail}")
             shutil.rmtree(tmp_path / "out", ignore_errors=True)
         shutil.rmtree(folder)
@@ -102,8 +104,13 @@ def _faults(
             yield "silent loss", f"{mode}: {loss}"
 
 
-def _loss(report: Dict[str, Any], skip: bool, there: Optional[Count]) -> str:
-    """What is there and neither read nor left out; "" if nothing is."""
+def _loss(
+    report: Dict[str, Any], skip: bool, there: Optional[Count], errors: Optional[int] = None
+) -> str:
+    """What is there and neither read nor left out; "" if nothing is.
+
+    errors: how many were skipped, if that is known. `there` is then what they leave.
+    """
     if len(report["first_skipped_errors"]) != min(20, report["skipped_errors"]):
         return "errors that were skipped are not reported"
     if report["skipped_errors"] and not skip:
@@ -116,7 +123,10 @@ def _loss(report: Dict[str, Any], skip: bool, there: Optional[Count]) -> str:
         for reason, details in split["dropped"].items():
             dropped["items" if reason in ITEMS else "entities"] += sum(details.values())
     found = Count(sum(s["entities"] for s in splits) + dropped["entities"], dropped["items"])
-    if found == there or (report["skipped_errors"] and found <= there):
+    less = found.entities <= there.entities and found.items <= there.items
+    if errors is not None:
+        less = report["skipped_errors"] == errors and found == there
+    if found == there if not report["skipped_errors"] else less:
         return ""
     return f"{found} of {there}, {report['skipped_errors']} errors skipped"
 
@@ -141,3 +151,108 @@ def _record(trial: Any, tally: Dict[str, Counter], faults: List[str]) -> None:
         },
         first_faults=faults[:20],
     )
+
+
+def test_one_wrong_annotation(trial, tmp_path, worker):
+    """Refused; with errors skipped one error is counted, and no more is left out than has to be."""
+    corpora = [base for base in bases() if break_one(Random(0), base)]
+    faults: List[str] = []
+    tally: Counter = Counter()
+    for number in trial.inputs(1_000):
+        base = corpora[number % len(corpora)]
+        broken = break_one(Random(f"{trial.seed} {number}"), base)
+        there = base.count(base.files)
+        assert broken is not None and there is not None
+        files, lost = broken
+        write(files, tmp_path / "input")
+        source = tmp_path / "input" / base.entry
+        tally[base.name] += 1
+        for skip in (False, True):
+            job = Job(base.name, source, tmp_path / "out", skip, settings=base.settings)
+            outcome = worker.run(job, 60)
+            left = Count(there.entities - lost.entities, there.items - lost.items)
+            # A corpus of one item has nothing left without it.
+            if skip and (outcome.kind == "converted" or left.entities):
+                fine = outcome.kind == "converted" and not _loss(outcome.report, True, left, 1)
+            else:
+                fine = outcome.kind == "refused"
+            if not fine:
+                faults.append(f"seed {trial.seed} number {number} {base.name} {skip}: {outcome}")
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        shutil.rmtree(tmp_path / "input")
+    trial.record(inputs=tally.total(), not_as_told=len(faults), formats=dict(sorted(tally.items())))
+    assert not faults, "\n".join(faults[:10])
+
+
+MOST_GROWTH = 6
+"""Of the time for four times the input; 4 where each part takes as long as every other."""
+
+MEMORY_OF_ONE = 128 * MEGABYTE
+"""What a doc of some hundred thousand tokens may take, however short they are."""
+
+TOO_SHORT = 0.2
+"""Seconds of CPU time that say nothing."""
+
+
+@pytest.mark.share(3)
+def test_time_and_memory_grow_with_the_input(trial, tmp_path, worker):
+    """Four times the input takes about four times as long."""
+    inputs = list(long_inputs())
+    Random(trial.seed).shuffle(inputs)
+    tried: List[Dict[str, Any]] = []
+    for number in trial.inputs(len(inputs)):
+        one = inputs[number]
+        small, large = (_timed(one, n, tmp_path, worker) for n in (one.n, 4 * one.n))
+        ratio = large["seconds"] / max(small["seconds"], TOO_SHORT / MOST_GROWTH)
+        tried.append(
+            {
+                **{"format": one.name, "what": one.what, "group": one.group},
+                **{"n": one.n, "n_times_4": 4 * one.n, "bytes": large["bytes"]},
+                "seconds": [small["seconds"], large["seconds"]],
+                "ratio": round(ratio, 2),
+                "memory": [small["memory"], large["memory"]],
+            }
+        )
+    tried.sort(key=lambda row: (row["format"], row["what"], row["group"]))
+    steep = [row for row in tried if row["ratio"] > MOST_GROWTH and row["seconds"][1] > TOO_SHORT]
+    large_ones = [
+        row for row in tried if row["memory"][1] > max(MEMORY_TIMES * row["bytes"], MEMORY_OF_ONE)
+    ]
+    trial.record(
+        inputs=len(tried),
+        of=len(inputs),
+        grew_faster=len(steep),
+        memory_over_the_bound=len(large_ones),
+        largest_memory=max(row["memory"][1] for row in tried),
+        largest_ratio=max(row["ratio"] for row in tried),
+        most_seconds_per_megabyte=max(
+            round(row["seconds"][1] * MEGABYTE / row["bytes"], 1) for row in tried
+        ),
+        tried=tried,
+    )
+    assert not steep, steep
+    assert not large_ones, large_ones
+
+
+def _timed(one: Long, n: int, folder: Path, worker: Worker) -> Dict[str, Any]:
+    """The faster of two runs."""
+    files, entities = one.build(n)
+    source = folder / "long"
+    size = write(files, source)
+    outcomes = []
+    for _ in range(2):
+        job = Job(one.name, source, folder / "out", group=one.group)
+        if one.name == "genia":
+            job.source = source / next(iter(files))
+        outcome = worker.run(job, 60)
+        assert outcome.kind == "converted", (one, n, outcome.message)
+        there = Count(entities)
+        assert not _loss(outcome.report, False, there), (one, n)
+        outcomes.append(outcome)
+        shutil.rmtree(folder / "out")
+    shutil.rmtree(source)
+    return {
+        "bytes": size,
+        "seconds": round(min(outcome.seconds for outcome in outcomes), 3),
+        "memory": max(outcome.memory for outcome in outcomes),
+    }

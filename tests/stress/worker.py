@@ -19,13 +19,14 @@ RESET = Path("/proc/self/clear_refs")
 
 @dataclass
 class Job:
-    """One conversion. command: through the command line itself."""
+    """One conversion. command: through the command line itself. group: see `ReadOptions`."""
 
     format: str
     source: Path
     output: Path
     skip: bool = False
     command: bool = False
+    group: str = "sentence"
     settings: Dict[str, str] = field(default_factory=dict)
 
 
@@ -127,7 +128,8 @@ def _attempt(job: Job, nlp: Any) -> Outcome:
     from spacy_nested_ner.corpora.convert import convert_corpus
     from spacy_nested_ner.corpora.read import Source, read_corpus
 
-    options = ReadOptions(settings=job.settings, problems=Problems(job.skip, quiet=True))
+    problems = Problems(job.skip, quiet=True)
+    options = ReadOptions(group=job.group, settings=job.settings, problems=problems)
     try:
         records = read_corpus(job.format, [Source(job.source)], options)
         convert_corpus(records, job.output, nlp, options=options)

@@ -28,7 +28,7 @@ from spacy_nested_ner.corpora.splits import named_files
 DOCSTART = "-DOCSTART-"
 
 MOST_LEVELS = 100
-MOST_ROWS = 1_000_000
+MOST_ROWS = 200_000
 """Of one sentence. No corpus comes near; a file without blank lines does."""
 
 Row = Tuple[int, List[str]]
@@ -100,7 +100,7 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
         if any(cell.strip() for cell in cells):
             rows.append((number, cells))
             if len(rows) > MOST_ROWS:
-                problem = f"a sentence of more than {MOST_ROWS} lines. Put blank lines between."
+                problem = f"a sentence of more than {MOST_ROWS:,} lines. Blank lines end sentences."
                 raise CorpusError(problem, path, rows[0][0])
         elif rows:
             yield doc_id, rows

@@ -120,3 +120,12 @@ def test_a_tag_without_a_name(one_ace):
     path = next(one_ace.glob("*.sgm"))
     path.write_text(path.read_text("utf8").replace("<BODY>", "<BODY><\t\n>"), encoding="utf8")
     assert list(get_reader("ace")(one_ace, ReadOptions()))
+
+
+def test_a_mention_with_two_extents_is_refused(one_ace):
+    path = one_ace / "PITFALL_ENG_20240101.0002.apf.xml"
+    text = path.read_text("utf8")
+    extent = re.search("<charseq.*?</charseq>", text, re.DOTALL).group()
+    path.write_text(text.replace(extent, extent * 2, 1), encoding="utf8")
+    with pytest.raises(CorpusError, match=r"<entity_mention> with two extents"):
+        list(get_reader("ace")(one_ace, ReadOptions()))

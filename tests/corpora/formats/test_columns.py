@@ -146,3 +146,10 @@ def test_the_scheme_of_germeval_is_found(samples):
     assert [in_words(r) for r in found] == expected(path.with_name("expected.jsonl"))
     rows = map(json.loads, path.with_name("expected.jsonl").read_text("utf8").splitlines())
     assert [record.doc_id for record in found] == [row["doc_id"] for row in rows]
+
+
+def test_a_file_without_blank_lines_is_no_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_nested_ner.corpora.formats.columns.MOST_ROWS", 3)
+    path = write(tmp_path, "a B-A", "", *["b B-A"] * 4)
+    with pytest.raises(CorpusError, match=r"line 3: a sentence of more than 3 lines"):
+        read("columns", path)
