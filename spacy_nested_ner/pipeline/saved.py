@@ -89,7 +89,7 @@ class SavedPipe(ConfiguredPipe):
             with self._loading(place(name)):
                 found = _checksum(name, data)
             if found != saved[name]:
-                problem = f"is damaged or was replaced: it is not what {CHECKSUMS} was made for"
+                problem = f"is damaged or was replaced: {place(CHECKSUMS)} is of another"
                 raise ValueError(self._says(f"{place(name)} {problem}. {REMEDY}"))
 
     @contextmanager

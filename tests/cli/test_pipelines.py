@@ -1,0 +1,71 @@
+"""Pipelines that the commands cannot load."""
+
+import os
+from pathlib import Path
+
+import pytest
+import spacy
+
+from spacy_nested_ner.cli.pipelines import load_pipeline
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "A", "pattern": "b"}])
+    nlp.to_disk(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(ValueError) as caught:
+        load_pipeline(str(path))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\x01", b"7", b"["])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "meta.json",
+        "config.cfg",
+        "tokenizer",
+        "vocab/strings.json",
+        "vocab/lookups.bin",
+        "vocab/vectors",
+        "vocab/vectors.cfg",
+        "vocab/key2row",
+    ],
+)
+def test_a_damaged_file_is_named(saved, name: str, damage: bytes) -> None:
+    (saved / name).write_bytes(damage)
+    message = error_of(saved)
+    assert f"{saved / name} cannot be read" in message and "Copy the pipeline again" in message
+
+
+def test_a_damaged_component_is_named(saved) -> None:
+    (saved / "entity_ruler" / "cfg").write_text("{", encoding="utf8")
+    assert str(saved / "entity_ruler") in error_of(saved)
+
+
+@pytest.mark.parametrize("name", ["config.cfg", "tokenizer", "vocab/strings.json"])
+def test_a_missing_file_is_named(saved, name: str) -> None:
+    (saved / name).unlink()
+    assert str(saved / name) in error_of(saved)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_is_not_waited_for(saved) -> None:
+    (saved / "tokenizer").unlink()
+    os.mkfifo(saved / "tokenizer")
+    assert f"{saved / 'tokenizer'} is not a file" in error_of(saved)
+
+
+def test_a_folder_without_a_pipeline(tmp_path) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert f"{tmp_path}: no trained pipeline there" in error_of(tmp_path)
+    assert "nowhere: no trained pipeline there" in error_of(tmp_path / "nowhere")
+
+
+def test_a_pipeline_that_is_whole_loads(saved) -> None:
+    assert load_pipeline(str(saved)).pipe_names == ["entity_ruler"]

@@ -1,0 +1,93 @@
+"""Many docs with ever new words: memory and speed of a pipeline that runs for long."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+import srsly
+
+from tests.stress import soaking
+from tests.stress.pipelines import SYSTEMS, small_pipeline
+
+DOCS = 100_000
+# Memory of a process goes up and down by some MB whatever it does.
+NOISE = 8 * 1024**2
+SHOWN = 10  # the memory is recorded after each of so many parts
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/status").is_file(), reason="this system does not tell the memory"
+)
+
+
+class Soak:
+    """What a process measured while it read docs; see `soaking`."""
+
+    def __init__(self, model: Path, mode: str, docs: int, seconds: float, seed: int) -> None:
+        arguments = [str(model), mode, str(docs), str(seconds), str(seed)]
+        root = str(Path(__file__).parents[2])
+        paths = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+        output = subprocess.run(
+            [sys.executable, soaking.__file__, *arguments],
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=10 * seconds + 600,
+            env={**os.environ, "PYTHONPATH": paths},
+        ).stdout
+        measured = srsly.json_loads(output.splitlines()[-1])
+        self.sizes, self.times = measured["sizes"], measured["times"]
+        self.chunk, self.spans = measured["chunk"], measured["spans"]
+
+    @property
+    def docs(self) -> int:
+        """How many were read after the warm-up."""
+        return self.chunk * len(self.times)
+
+    def growth(self) -> float:
+        """Slope of the memory, bytes per doc."""
+        docs = self.chunk * np.arange(len(self.sizes))
+        return float(np.polyfit(docs, self.sizes, 1)[0])
+
+    def speeds(self) -> List[float]:
+        """Docs per second of processor time in the first and in the last tenth: of the chunk in the
+        midst, because the other programs of a machine disturb some of them."""
+        tenth = max(2, len(self.times) // 10)
+        ends = (self.times[:tenth], self.times[-tenth:])
+        return [self.chunk / float(np.median(times)) for times in ends]
+
+    def figures(self) -> Dict[str, Any]:
+        """For the record."""
+        first, last = self.speeds()
+        shown = np.linspace(0, len(self.sizes) - 1, SHOWN + 1).astype(int)
+        return {
+            "docs": self.docs,
+            "spans": self.spans,
+            "bytes_per_doc": round(self.growth(), 1),
+            "megabytes": [round(self.sizes[i] / 1024**2, 1) for i in shown],
+            "docs_per_second_first_tenth": round(first, 1),
+            "docs_per_second_last_tenth": round(last, 1),
+            "speed_last_to_first": round(last / first, 3),
+        }
+
+
+@pytest.mark.share(4)
+@pytest.mark.parametrize("mode", ["plain", "zone"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_soak(trial, tmp_path, system: str, mode: str) -> None:
+    small_pipeline(system).to_disk(tmp_path)
+    soak = Soak(tmp_path, mode, DOCS, 0.9 * trial.left(), trial.seed)
+    control = Soak(tmp_path, f"tokenizer {mode}", soak.docs, 600, trial.seed)
+    # The tokenizer meets the same new words: what it keeps of them is spaCy's vocabulary.
+    beyond = soak.growth() - control.growth()
+    trial.record(
+        pipeline=soak.figures(),
+        tokenizer_alone=control.figures(),
+        bytes_per_doc_beyond_vocabulary=round(beyond, 1),
+    )
+    assert soak.spans > soak.docs / 100
+    assert beyond < NOISE / soak.docs, f"memory grows by {beyond:.0f} bytes per doc"
+    first, last = soak.speeds()
+    least = 0.95 if soak.docs >= DOCS / 2 else 0.5  # a short run says little
+    assert last >= least * first, f"{first:.0f} docs per second at first, {last:.0f} at last"
