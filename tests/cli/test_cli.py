@@ -367,8 +367,10 @@ def damaged(path: Path, **parts) -> bytes:
     return zlib.compress(srsly.msgpack_dumps({**message, **parts}))
 
 
+TEXT = "The IL-2 gene is active . Nothing here Another DNA"
 DAMAGES = {
     "strings are missing": lambda path: damaged(path, strings=[]),
+    "a label is missing": lambda path: damaged(path, strings=TEXT.split()),
     "truncated": lambda path: path.read_bytes()[:-9],
     "empty": lambda path: b"",
     "text": lambda path: b"[]\n",
@@ -382,7 +384,7 @@ DAMAGES = {
     "command, damage",
     [
         *(("export", damage) for damage in DAMAGES),
-        *((each, "strings are missing") for each in ("inspect", "evaluate", "visualize")),
+        *((each, "a label is missing") for each in ("inspect", "evaluate", "visualize")),
         ("threshold", "truncated"),
     ],
 )
