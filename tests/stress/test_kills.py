@@ -291,7 +291,7 @@ def strike(case: Case, kind: Any, how: str, where: float) -> Ended:
     return in_child(case.act(), LONGEST, after=where * case.seconds, number=kind)
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "case", ["convert", "train", "visualize", "evaluate", "threshold"], indirect=True
 )
@@ -331,7 +331,7 @@ def test_kills(trial, case: Case, request) -> None:
     )
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(1)
 def test_kills_of_real_commands(trial, tmp_path) -> None:
     """The same, through the shell's own way: a process that starts from nothing."""
     case = convert_case(tmp_path)
