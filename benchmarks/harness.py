@@ -54,7 +54,6 @@ def command() -> str:
 
 def write_result(path: Path, result: Any) -> None:
     """JSON that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with written_together([path]) as drafts:
         drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
 

@@ -119,8 +119,8 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
         return spacy.blank(lang), default_components()
     if not config_path.is_file():
         raise ValueError(f"{config_path}: no such file. Expected a config for `spacy train`.")
-    config = load_config(config_path)
     try:
+        config = load_config(config_path)
         components = config_components(config)
     except ValueError as err:
         raise ValueError(f"{config_path}: {err}") from err

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 import pytest
 import spacy
+import srsly
 from spacy.tokens import DocBin, Span
 from typer.testing import CliRunner
 from wasabi import msg
@@ -355,3 +359,104 @@ def test_visualize_bad_files(trained, tmp_path, model, data, problem):
     assert problem in output
     assert (data if model == "model-best" else model) in output
     assert not page.exists()
+
+
+def damaged(path: Path, **parts) -> bytes:
+    """A `.spacy` file with other parts."""
+    message = srsly.msgpack_loads(zlib.decompress(path.read_bytes()))
+    return zlib.compress(srsly.msgpack_dumps({**message, **parts}))
+
+
+TEXT = "The IL-2 gene is active . Nothing here Another DNA"
+DAMAGES = {
+    "strings are missing": lambda path: damaged(path, strings=[]),
+    "a label is missing": lambda path: damaged(path, strings=TEXT.split()),
+    "truncated": lambda path: path.read_bytes()[:-9],
+    "empty": lambda path: b"",
+    "text": lambda path: b"[]\n",
+    "not msgpack": lambda path: zlib.compress(b"\xc1\xc1"),
+    "another object": lambda path: zlib.compress(srsly.msgpack_dumps(["x"])),
+    "other columns": lambda path: damaged(path, attrs=[65, 66]),
+}
+
+
+@pytest.mark.parametrize(
+    "command, damage",
+    [
+        *(("export", damage) for damage in DAMAGES),
+        *((each, "a label is missing") for each in ("inspect", "evaluate", "visualize")),
+        ("threshold", "truncated"),
+    ],
+)
+def test_a_damaged_file_is_named(trained, tmp_path, command, damage):
+    data = tmp_path / "odd.spacy"
+    data.write_bytes(DAMAGES[damage](trained / "gold.spacy"))
+    model, out = trained / "model-best", tmp_path / "out.json"
+    args = {
+        "inspect": [data, "-o", out],
+        "export": ["papers-json", data, out],
+        "evaluate": [model, data, "-o", out],
+        "visualize": [model, data, out],
+        "threshold": [model, data],
+    }
+    output = run(command, *args[command], code=1)
+    assert f"{data} is not a .spacy file (DocBin) or is damaged. Convert" in output
+    assert not out.exists()
+
+
+def test_a_pipe_is_no_data(trained, tmp_path):
+    os.mkfifo(tmp_path / "pipe.spacy")
+    output = run("evaluate", trained / "model-best", tmp_path / "pipe.spacy", code=1)
+    assert "is no regular file" in output
+
+
+@pytest.mark.parametrize("name", ["meta.json", "config.cfg", "vocab/strings.json"])
+def test_a_damaged_pipeline_is_named(trained, tmp_path, name):
+    model = tmp_path / "model"
+    shutil.copytree(trained / "model-best", model)
+    (model / name).write_text("[", encoding="utf8")
+    output = run("evaluate", model, trained / "gold.spacy", code=1)
+    assert f"{model}: the pipeline cannot be loaded." in output
+
+
+@pytest.mark.parametrize(
+    "scores, problem",
+    [
+        ("1", "is not what `nested-ner evaluate` or"),
+        ('"nested_f"', "is not what `nested-ner evaluate` or"),
+        ("[", "scores.json: "),
+        ('{"nested_f": 0.5}', "is not what `nested-ner evaluate` or"),
+        ('{"nested_f": "x", "nested_p": 1, "nested_r": 1}', "is not what `nested-ner evaluate` or"),
+        ('{"nested_f": 50, "nested_p": 1, "nested_r": 1}', "nested_f is 50, not a number from 0"),
+        ('{"pipelines": []}', "is not what `nested-ner evaluate` or"),
+        ('{"pipelines": [1], "data": {"spans_key": "sc"}}', "is not what `nested-ner evaluate` or"),
+    ],
+)
+def test_scores_of_another_form(trained, tmp_path, scores, problem):
+    path = tmp_path / "scores.json"
+    path.write_text(scores, encoding="utf8")
+    args = (trained / "model-best", trained / "gold.spacy", tmp_path / "page.html")
+    output = run("visualize", *args, "--scores", path, code=1)
+    assert str(path) in output and problem in output
+
+
+def test_where_one_file_cannot_be_replaced_nothing_is_written(tmp_path):
+    run("convert", "genia", SAMPLE, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    del before["dev.spacy"]
+    (tmp_path / "dev.spacy").unlink()
+    (tmp_path / "dev.spacy").mkdir()
+    output = run("convert", "genia", SAMPLE, tmp_path, "--spans-key", "other", code=1)
+    assert "Nothing was written" in output and "dev.spacy is a folder" in output
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_data_of_a_killed_conversion_is_completed_before_it_is_read(trained, tmp_path):
+    """As it lies there when the process dies between the old files and the new ones."""
+    draft = tmp_path / ".spacy_nested_ner-0123456789abcdef"
+    (draft / "new").mkdir(parents=True)
+    (draft / "old").mkdir()
+    (draft / "lock").touch()
+    shutil.copy(trained / "gold.spacy", draft / "new" / "train.spacy")
+    run("inspect", tmp_path / "train.spacy")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.spacy"]

@@ -96,3 +96,43 @@ def test_inspect_takes_the_tokenizer_of_the_config(tmp_path):
 def test_inspect_reports_what_it_cannot_use(data, options, problem):
     assert problem in " ".join(run("inspect", data, *options, code=1).split())
     run("inspect", data.with_name("other.spacy"), code=1)
+
+
+@pytest.mark.parametrize(
+    "setting, problem",
+    [
+        ("lengths = 3", "Component 'ner': lengths must be a list of whole numbers"),
+        ('lengths = ["x"]', "Component 'ner': lengths must be a list of whole numbers"),
+        ("seed_iou = null", "Component 'ner': seed_iou must be a number"),
+    ],
+)
+def test_a_config_with_a_setting_of_the_wrong_type(data, tmp_path, setting, problem):
+    section = "[components.ner.model]\n"
+    lines = CONFIG.read_text("utf8").replace(section, f"{section}{setting}\n")
+    path = tmp_path / "odd.cfg"
+    path.write_text(lines, encoding="utf8")
+    printed = " ".join(run("inspect", data, "--config", path, code=1).split())
+    assert "odd.cfg: " in printed and problem in printed
+
+
+SPANCAT = """[components.ner]
+factory = "spancat"
+[components.ner.suggester]
+@misc = "spacy.ngram_suggester.v1"
+"""
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("ner = 1", "has none of the components"),
+        ('[components.ner]\nfactory = "piqn_ner"\nmodel = 3', "'ner': its model must be a block"),
+        (SPANCAT + "sizes = 3", "Component 'ner': 'int' object is not iterable"),
+        (SPANCAT, "Component 'ner': there is no 'sizes'"),
+        ("[components.ner", "odd.cfg: "),
+    ],
+)
+def test_a_config_with_a_component_of_another_form(data, tmp_path, text, problem):
+    path = tmp_path / "odd.cfg"
+    path.write_text(f"[components]\n{text}\n", encoding="utf8")
+    assert problem in " ".join(run("inspect", data, "--config", path, code=1).split())

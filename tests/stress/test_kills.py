@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
@@ -194,7 +195,6 @@ def training_case(folder: Path, gold: Path) -> Case:
     }
     config = Path(__file__).parents[2] / "configs" / "piqn_cnn.cfg"
     args = ["train", config, *(part for pair in overrides.items() for part in pair)]
-    states: List[Any] = []
 
     def state(path: Path) -> Any:
         nlp = spacy.load(path)
@@ -203,22 +203,23 @@ def training_case(folder: Path, gold: Path) -> Case:
         return [threshold, [[spans_of(doc), scores_of(doc)] for doc in docs]]
 
     def record() -> None:
-        """A training that notes what each pipeline finds that it saves."""
-        from spacy_nested_ner.corpora import files
+        """A training that keeps each pipeline that it saves."""
+        from spacy_nested_ner.evaluation import callbacks
 
-        replaced = files._replace_or_put_back
+        written = callbacks.written_folder
 
-        def noting(draft: Path) -> None:
-            replaced(draft)
-            with (folder / "states.jsonl").open("a", encoding="utf8") as file:
-                file.write(json.dumps(state(folder / "out" / "model-last")) + "\n")
+        @contextmanager
+        def keeping(path: Path, marker: str) -> Iterator[Path]:
+            with written(path, marker) as draft:
+                yield draft
+            shutil.copytree(path, folder / "saved" / str(len(list((folder / "saved").iterdir()))))
 
-        files._replace_or_put_back = noting
+        callbacks.written_folder = keeping
         spacy_command(*args)()
 
+    (folder / "saved").mkdir()
     assert in_child(record, LONGEST).code == 0
-    for line in (folder / "states.jsonl").read_text("utf8").splitlines():
-        states.append(json.loads(line))
+    states = [json.loads(json.dumps(state(path))) for path in (folder / "saved").iterdir()]
     assert len(states) >= 5
     os.replace(folder / "out", folder / "before")
 
@@ -290,7 +291,7 @@ def strike(case: Case, kind: Any, how: str, where: float) -> Ended:
     return in_child(case.act(), LONGEST, after=where * case.seconds, number=kind)
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "case", ["convert", "train", "visualize", "evaluate", "threshold"], indirect=True
 )
@@ -330,7 +331,7 @@ def test_kills(trial, case: Case, request) -> None:
     )
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(1)
 def test_kills_of_real_commands(trial, tmp_path) -> None:
     """The same, through the shell's own way: a process that starts from nothing."""
     case = convert_case(tmp_path)
