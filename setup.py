@@ -12,7 +12,7 @@ PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
 SCALE = ["pyarrow>=15.0"]
-SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2"]  # pyspark runs Arrow functions with pandas there
+SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2,<3.0"]  # pyspark 4.3 warns of pandas 3
 RAY = [*SCALE, "ray[data]>=2.40"]
 DOCS = [
     "mkdocs>=1.6,<2.0",

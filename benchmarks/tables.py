@@ -140,6 +140,17 @@ MEASURED = {
     "steps": ("steps", "{}"),
     "f": ("F1", "{:.1%}"),
     "words_per_cpu_second": ("words per CPU second", "{:.0f}"),
+    "way": ("way", "{}"),
+    "texts": ("texts", "{}"),
+    "second_mib": ("second half, MiB", "{:.0f}"),
+    "growth": ("growth", "{:.1%}"),
+    "spans": ("spans", "{}"),
+    "other_spans": ("rows with other spans", "{}"),
+    "other_scores": ("rows with other scores", "{}"),
+    "killed": ("killed", "{}"),
+    "runs": ("runs", "{}"),
+    "dead": ("processes killed", "{}"),
+    "equal": ("output equal", "{}"),
 }
 
 
@@ -175,3 +186,45 @@ def without_training(labels: Dict[str, Any]) -> str:
         for how, found in table.items()
     ]
     return markdown(["label", "", "P", "R", "F1", "F1 at the best threshold"], rows)
+
+
+# A way to annotate, what it is called, and the way that it is compared with.
+ANNOTATION = {
+    "bare": ("a loop over `nlp.pipe`", "bare"),
+    "one": ("`nested-ner annotate`, one worker", "bare"),
+    "two": ("`nested-ner annotate`, two workers", "one"),
+    "spark": ("Spark, one worker", "bare"),
+    "ray": ("Ray, one actor", "bare"),
+    "spark two": ("Spark, two workers", "two"),
+    "ray two": ("Ray, two actors", "two"),
+}
+
+
+def annotation(cells: Dict[str, Any]) -> str:
+    """One row for each way to annotate: medians, and ratios to the way it is compared with."""
+    found: Dict[str, List[Dict[str, Any]]] = {}
+    for key, cell in cells.items():
+        found.setdefault(key.split(", ")[0], []).append(cell)
+    median = {
+        name: {
+            figure: statistics.median(cell[figure] for cell in each)
+            for figure in ("sentences_per_second", "words_per_second", "seconds", "cpu_seconds")
+        }
+        for name, each in found.items()
+    }
+    rows = []
+    for name, (title, other) in ANNOTATION.items():
+        if name not in median:
+            continue
+        ours, row = median[name], [title, len(found[name])]
+        row += [f"{ours['sentences_per_second']:.0f}", f"{ours['words_per_second']:.0f}"]
+        row += [f"{ours['seconds']:.0f}", f"{ours['cpu_seconds']:.0f}"]
+        if other in median and other != name:
+            theirs = median[other]
+            row += [f"{theirs['seconds'] / ours['seconds']:.2f} of {ANNOTATION[other][0]}"]
+            row += [f"{theirs['cpu_seconds'] / ours['cpu_seconds']:.2f}"]
+        else:
+            row += ["", ""]
+        rows.append(row)
+    header = ["way", "runs", "sentences/s", "words/s", "s", "CPU s", "speed", "by CPU time"]
+    return markdown(header, rows)

@@ -58,7 +58,7 @@ def annotate_cli(
     spans_key: SpansKeyOpt = "sc",
     limit: LimitOpt = 0,
     details: DetailsOpt = False,
-    batch_size: BatchOpt = 256,
+    batch_size: BatchOpt = 250,
     gpu_id: GpuOpt = -1,
 ) -> None:
     """Find the entities of many texts in worker processes, and write them as Parquet files.

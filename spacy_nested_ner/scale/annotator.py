@@ -53,7 +53,7 @@ class Annotator:
         text: str = "text",
         id: str = "id",
         spans_key: str = "sc",
-        batch_size: int = 256,
+        batch_size: int = 250,
         on_error: str = "column",
         details: bool = False,
         threads: int = 1,

@@ -1,0 +1,257 @@
+"""`nested-ner annotate` with real worker processes, some of which die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.scale.outputs import MANIFEST
+from tests.scale.pipelines import TEXTS, assert_annotated
+
+ENTRY_POINTS = "[spacy_factories]\ndies = dies:Dies\n"
+# A component that ends its process, as the system does when memory runs out.
+DIES = """
+import os, signal, time
+from spacy.language import Language
+
+@Language.factory("dies")
+class Dies:
+    def __init__(self, nlp, name, once: str):
+        self.once = once
+
+    def __call__(self, doc):
+        if doc.text == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if doc.text == "die once" and not os.path.exists(self.once):
+            open(self.once, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if doc.text == "sleep":
+            open(self.once, "w").close()
+            time.sleep(60)
+        return doc
+
+    def to_disk(self, path, **_):
+        pass
+
+    def from_disk(self, path, **_):
+        return self
+"""
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory) -> Path:
+    """Five Parquet files of ten texts each."""
+    folder = tmp_path_factory.mktemp("input")
+    for i in range(5):
+        write(folder / f"{i}.parquet", TEXTS, f"{i}-")
+    return folder
+
+
+def write(path: Path, texts: List[Any], prefix: str = "") -> None:
+    path.parent.mkdir(exist_ok=True)
+    ids = [f"{prefix}{i:02}" for i in range(len(texts))]
+    pq.write_table(pa.table({"id": ids, "text": texts}), path)
+
+
+@pytest.fixture(scope="module")
+def whole(model, parts, tmp_path_factory) -> Path:
+    """The output of an undisturbed run."""
+    output = tmp_path_factory.mktemp("output") / "whole"
+    annotate(model, parts, output)
+    return output
+
+
+@pytest.fixture(scope="module")
+def mortal(model, tmp_path_factory):
+    """Environment, and a pipeline with the component that dies."""
+    folder = tmp_path_factory.mktemp("dies")
+    (folder / "dies.py").write_text(DIES)
+    info = folder / "dies-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dies\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    paths = [str(folder), os.getcwd(), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    code = (
+        "import spacy, sys; nlp = spacy.load(sys.argv[1]); "
+        "nlp.add_pipe('dies', config={'once': sys.argv[2]}); nlp.to_disk(sys.argv[3])"
+    )
+    command = [sys.executable, "-c", code, str(model), str(folder / "once"), str(folder / "model")]
+    subprocess.run(command, check=True, env=environment)
+    return environment, folder / "model", folder / "once"
+
+
+def annotate(*args: Any, code: int = 0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, ["annotate", *map(str, args)])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return " ".join(result.output.split())
+
+
+def start(environment: Dict[str, str], *args: Any) -> subprocess.Popen:
+    command = [sys.executable, "-m", "spacy", "nested-ner", "annotate", *map(str, args)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+
+
+def files(folder: Path) -> Dict[str, bytes]:
+    """Contents of all fragments; there is nothing else beside them but the manifest."""
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert MANIFEST in found
+    return {name: content for name, content in found.items() if name != MANIFEST}
+
+
+def wait_for(happens, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, f"not within {seconds} seconds"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("utf8").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def children(pid: int) -> List[int]:
+    """Of a process. Needs Linux."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text("utf8").split()]
+
+
+def test_output_is_one_fragment_for_each_row_group(model, whole):
+    assert sorted(files(whole)) == [f"fragment-{i:07}.parquet" for i in range(5)]
+    rows = pq.read_table(whole).to_pylist()
+    assert [row["id"] for row in rows] == [f"{i}-{j:02}" for i in range(5) for j in range(10)]
+    assert_annotated(rows, model, TEXTS * 5)
+    manifest = json.loads((whole / MANIFEST).read_text("utf8"))
+    assert manifest["rows"] == 50 and manifest["fragments"] == 5
+    assert rows[0]["model"] == manifest["model"]["name"]
+
+
+def test_output_is_read_by_pandas_and_duckdb(whole):
+    frame = pd.read_parquet(whole)
+    count = frame["spans"].str.len().sum()
+    query = f"SELECT count(*) FROM (SELECT unnest(spans) FROM '{whole}/*.parquet')"
+    assert len(frame) == 50 and duckdb.sql(query).fetchall() == [(count,)]
+
+
+def test_two_workers_write_the_same(model, parts, whole, tmp_path):
+    annotate(model, parts, tmp_path / "out", "--workers", 2)
+    assert files(tmp_path / "out") == files(whole)
+
+
+def test_resume_does_what_is_missing(model, parts, whole, tmp_path):
+    output = tmp_path / "out"
+    annotate(model, parts, output)
+    kept = (output / "fragment-0000000.parquet").stat().st_mtime_ns
+    (output / "fragment-0000001.parquet").unlink()
+    cut_off = output / "fragment-0000002.parquet"
+    cut_off.write_bytes(cut_off.read_bytes()[:-10])
+    (output / ".fragment-0000003.parquet.draft").write_text("of a killed run")
+    assert "Give another folder" in annotate(model, parts, output, code=1).replace("give", "Give")
+    annotate(model, parts, output, "--resume")
+    assert files(output) == files(whole)
+    assert (output / "fragment-0000000.parquet").stat().st_mtime_ns == kept
+
+
+def test_resume_refuses_what_has_changed(model, parts, tmp_path):
+    output, path = tmp_path / "out", tmp_path / "in" / "a.parquet"
+    write(path, TEXTS[:2])
+    annotate(model, tmp_path / "in", output)
+    before = files(output)
+    run = (model, tmp_path / "in", output, "--resume")
+    assert "with batch_size 250, not 3" in annotate(*run, "--batch-size", 3, code=1)
+    assert "with details False, not True" in annotate(*run, "--details", code=1)
+    write(tmp_path / "in" / "b.parquet", TEXTS[:1])
+    assert "b.parquet is new in the input" in annotate(*run, code=1)
+    (tmp_path / "in" / "b.parquet").unlink()
+    write(path, TEXTS[:3])
+    assert "a.parquet has changed since" in annotate(*run, code=1)
+    assert files(output) == before
+
+
+def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
+    output = tmp_path / "out"
+    assert "no trained pipeline there" in annotate(tmp_path, parts, output, code=1)
+    assert "no column 'body'" in annotate(model, parts, output, "--text", "body", code=1)
+    (tmp_path / "in.txt").write_text("")
+    assert "holds no texts" in annotate(model, tmp_path / "in.txt", output, code=1)
+    assert not output.exists()
+    output.mkdir()
+    (output / "letter").write_text("kept")
+    assert f"holds no {MANIFEST}" in annotate(model, parts, output, code=1)
+    assert [path.name for path in output.iterdir()] == ["letter"]
+
+
+def test_errors_of_texts_are_counted_and_in_their_rows(model, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "p53"}\n{"text": null}\nno JSON\n')
+    printed = annotate(model, tmp_path / "in.jsonl", tmp_path / "out", "--details")
+    assert "2 texts have an error in their rows" in printed and "of 3 texts" in printed
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert [row["error"] is None for row in rows] == [True, False, False]
+    assert [row["id"] for row in rows] == ["in.jsonl:1", "in.jsonl:2", "in.jsonl:3"]
+    assert rows[0]["spans"][0]["text"] == "p53"
+
+
+def test_a_worker_that_dies_is_replaced(mortal, tmp_path):
+    environment, model, once = mortal
+    for i, texts in enumerate([TEXTS, [*TEXTS, "die once"], TEXTS]):
+        write(tmp_path / "in" / f"{i}.parquet", texts)
+    once.unlink(missing_ok=True)
+    process = start(environment, model, tmp_path / "in", tmp_path / "out", "--workers", 2)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0 and once.exists(), printed
+    assert pq.read_table(tmp_path / "out").num_rows == 31
+    assert len(files(tmp_path / "out")) == 3
+
+
+def test_what_kills_three_workers_is_named_and_the_rest_goes_on(mortal, tmp_path):
+    environment, model, _ = mortal
+    for i, texts in enumerate([TEXTS, ["die"], TEXTS]):
+        write(tmp_path / "in" / f"{i}.parquet", texts)
+    process = start(environment, model, tmp_path / "in", tmp_path / "out")
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, printed
+    assert "1.parquet, rows 1 to 1: the worker was ended by SIGKILL" in " ".join(printed.split())
+    assert sorted(files(tmp_path / "out")) == [f"fragment-000000{i}.parquet" for i in (0, 2)]
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(mortal, tmp_path, sign):
+    environment, model, once = mortal
+    for i, texts in enumerate([TEXTS, ["sleep"]]):
+        write(tmp_path / "in" / f"{i}.parquet", texts)
+    once.unlink(missing_ok=True)
+    process = start(environment, model, tmp_path / "in", tmp_path / "out")
+    wait_for(once.exists)
+    started = children(process.pid)
+    assert started
+    if sign == signal.SIGINT:
+        os.killpg(process.pid, sign)  # as a terminal does
+    else:
+        process.send_signal(sign)
+    printed, _ = process.communicate(timeout=60)
+    wait_for(lambda: not any(map(is_alive, started)))
+    assert "Traceback" not in printed
+    names = [path.name for path in (tmp_path / "out").glob("fragment-*")]
+    assert names == ["fragment-0000000.parquet"]
+    if sign == signal.SIGINT:
+        assert process.returncode == 130 and "go on with --resume" in " ".join(printed.split())
+        assert list(files(tmp_path / "out")) == names  # no drafts
