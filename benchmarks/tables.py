@@ -174,6 +174,28 @@ def ablation(variants: Dict[str, Any]) -> str:
     return markdown(["variant", "F1", "best threshold", "CPU seconds"], rows)
 
 
+def stress(results: Dict[str, Dict[str, Any]]) -> str:
+    """One column for the figures of each stress test, one row for each figure."""
+    columns = {name: flat(result) for name, result in results.items()}
+    rows = dict.fromkeys(figure for column in columns.values() for figure in column)
+    return markdown(
+        ["", *(f"`{name}`" for name in columns)],
+        [[row, *(column.get(row, "") for column in columns.values())] for row in rows],
+    )
+
+
+def flat(figures: Dict[str, Any], before: str = "") -> Dict[str, str]:
+    """Figures by the words that lead to them; whole numbers with a comma at each thousand."""
+    found: Dict[str, str] = {}
+    for name, value in figures.items():
+        words = f"{before}{name}".replace("_", " ")
+        if isinstance(value, dict):
+            found.update(flat(value, f"{words}, "))
+        else:
+            found[words] = f"{value:,}" if isinstance(value, int) else str(value)
+    return found
+
+
 def without_training(labels: Dict[str, Any]) -> str:
     """Scores of labels by how they are asked for, trained and not."""
     rows = [

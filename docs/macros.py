@@ -4,6 +4,7 @@ from the JSON files in `benchmarks/results`. No page has a number of its own."""
 import base64
 import html
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Type
 
@@ -23,6 +24,7 @@ from spacy_nested_ner.systems import all_systems, get_system
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "benchmarks/results"
+ABOUT_A_TEST = ("test", "python")  # of a stress test: not figures
 ENCODERS: Dict[str, Type[Settings]] = {
     "HybridEncoder": HybridEncoderSettings,
     "PairEncoder": PairEncoderSettings,
@@ -141,6 +143,27 @@ def without_training(folder: str, file: str) -> str:
     return f"{shown}\n\n{machine(result)}\n\n{shell([result['command']])}"
 
 
+def stress(*tests: str) -> str:
+    """The figures of stress tests, named by their result files without ".json", and the command
+    that wrote them. A name that ends in "*" stands for all files that begin so."""
+    folder = ROOT / RESULTS / "stress"
+    files = [path for test in tests for path in sorted(folder.glob(f"{test}.json"))]
+    if not files:
+        raise ValueError(f"no result of a stress test in {folder} is called {' or '.join(tests)}.")
+    results = [json.loads(path.read_text("utf8")) for path in files]
+    common = tests[0].rstrip("*") if len(tests) == 1 else ""
+    shown = {
+        path.stem.removeprefix(common) or path.stem: {
+            name: value for name, value in result.items() if name not in ABOUT_A_TEST
+        }
+        for path, result in zip(files, results)
+    }
+    minutes = math.ceil(sum(result["seconds"] for result in results) / 60)
+    modules = " ".join(dict.fromkeys(result["test"].partition("::")[0] for result in results))
+    command = f"-m pytest {modules} --budget {minutes} --results {RESULTS}/stress"
+    return f"{tables.stress(shown)}\n\n{shell([command])}"
+
+
 def image(path: str, text: str) -> str:
     """A picture of the repository, as part of the page."""
     data = base64.b64encode((ROOT / path).read_bytes()).decode("ascii")
@@ -189,6 +212,7 @@ def define_env(env: Any) -> None:
         cells,
         ablation,
         without_training,
+        stress,
         image,
         command_line,
     ):

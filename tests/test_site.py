@@ -160,3 +160,19 @@ def test_readme_is_short_and_its_links_lead_somewhere() -> None:
     assert len(text.splitlines()) <= 120
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (ROOT / link).exists(), link
+
+
+def test_figures_of_stress_tests_stand_side_by_side(macros, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / macros.RESULTS / "stress"
+    folder.mkdir(parents=True)
+    about = {"test": "tests/stress/test_x.py::test_docs[a]", "python": "3", "seed": 0}
+    (folder / "docs_a.json").write_text(json.dumps({**about, "seconds": 61.0, "docs": 1200}))
+    (folder / "docs_b.json").write_text(json.dumps({**about, "seconds": 2.0, "lost": {"spans": 3}}))
+    monkeypatch.setattr(macros, "ROOT", tmp_path)
+    shown = macros.stress("docs_*")
+    assert shown.splitlines()[0] == "|  | `a` | `b` |"
+    assert ["docs", "1,200", ""] in rows(shown)
+    assert ["lost, spans", "", "3"] in rows(shown)
+    assert "tests/stress/test_x.py --budget 2 --results benchmarks/results/stress" in shown
+    with pytest.raises(ValueError, match="kills"):
+        macros.stress("kills")
