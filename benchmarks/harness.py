@@ -17,7 +17,7 @@ import srsly
 import torch
 import typer
 
-from spacy_nested_ner.corpora.files import written_together
+from spacy_nested_ner.files import written_together
 
 PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
 # Options of several benchmarks.

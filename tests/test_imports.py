@@ -17,7 +17,7 @@ ROOT = Path(spacy_nested_ner.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
-ANYWHERE = ("about", "settings")
+ANYWHERE = ("about", "settings", "files")
 MAY_IMPORT = {
     "cli": ("scale", "evaluation", "corpora", "pipeline", "model", "training", "systems"),
     "scale": ("evaluation", "corpora", "pipeline", "tables"),
@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "encoders": BELOW,
     "layers": ("matching",),
     "matching": (),
+    "files": (),
     "settings": (),
     "tables": (),
     "about": (),

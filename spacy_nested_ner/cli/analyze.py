@@ -57,7 +57,7 @@ def analyze_cli(
     """Draw F1 by length for all pipelines, and of each component the figures of its paper."""
     from spacy.cli._util import setup_gpu
 
-    from spacy_nested_ner.corpora.files import written_together
+    from spacy_nested_ner.files import written_together
 
     try:
         if not models or data_path is None or output_dir is None:

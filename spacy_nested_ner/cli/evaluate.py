@@ -170,7 +170,7 @@ def write_json(path: Path, report: Dict[str, Any]) -> None:
     """Write the report, whole or not at all."""
     import srsly
 
-    from spacy_nested_ner.corpora.files import written_together
+    from spacy_nested_ner.files import written_together
 
     with written_together([path]) as drafts:
         srsly.write_json(drafts[path], report)

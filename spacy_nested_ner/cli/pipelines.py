@@ -54,7 +54,7 @@ def load_pipeline(model: str) -> Language:
     """
     import spacy
 
-    from spacy_nested_ner.corpora.files import settle
+    from spacy_nested_ner.files import settle
 
     folder = Path(model)
     settle(folder.parent)

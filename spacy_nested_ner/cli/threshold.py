@@ -41,12 +41,12 @@ def threshold_cli(
     """
     from spacy.cli._util import setup_gpu
 
-    from spacy_nested_ner.corpora.files import written_folder
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         describe,
         fit_thresholds,
         with_thresholds,
     )
+    from spacy_nested_ner.files import written_folder
 
     try:
         check_arguments([model], data_path)

@@ -49,8 +49,8 @@ def visualize_cli(
     """
     from spacy.cli._util import setup_gpu
 
-    from spacy_nested_ner.corpora.files import written_together
     from spacy_nested_ner.evaluation.page.page import page_remark
+    from spacy_nested_ner.files import written_together
 
     try:
         setup_gpu(gpu_id, silent=gpu_id < 0)

@@ -11,9 +11,9 @@ from spacy.language import Language
 
 from spacy_nested_ner.corpora.docbin import DocBinWriter
 from spacy_nested_ner.corpora.docs import record_to_docs
-from spacy_nested_ner.corpora.files import written_together
 from spacy_nested_ner.corpora.records import SPLITS, ReadOptions, Record
 from spacy_nested_ner.corpora.statistics import SplitStatistics
+from spacy_nested_ner.files import written_together
 
 REPORT = "report.json"
 

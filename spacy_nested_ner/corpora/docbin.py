@@ -20,7 +20,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 from srsly.msgpack import Packer
 
-from spacy_nested_ner.corpora.files import settle
+from spacy_nested_ner.files import settle
 
 KEPT_IN_MEMORY = 1 << 20
 """Bytes of one part of one file that are kept in memory before they go to disk."""

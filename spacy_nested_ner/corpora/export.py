@@ -8,10 +8,10 @@ from typing import Iterable, Iterator, Tuple
 
 from spacy.tokens import Doc
 
-from spacy_nested_ner.corpora.files import written_together
 from spacy_nested_ner.corpora.records import Question, WordSentence
 from spacy_nested_ner.corpora.registry import get_writer
 from spacy_nested_ner.corpora.spans import Dropped
+from spacy_nested_ner.files import written_together
 
 
 def export_docs(

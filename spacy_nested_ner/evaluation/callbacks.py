@@ -16,7 +16,6 @@ from spacy.training.loggers import console_logger_v3
 from spacy.util import SimpleFrozenList, registry, resolve_dot_names
 from wasabi import Printer
 
-from spacy_nested_ner.corpora.files import written_folder
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     NOTHING_RIGHT,
     Fit,
@@ -25,6 +24,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     scored_pipes,
     with_thresholds,
 )
+from spacy_nested_ner.files import written_folder
 
 RATES = ("learn_rate", "head_learn_rate")
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import srsly
 
-from spacy_nested_ner.corpora.files import written_together
+from spacy_nested_ner.files import settle, written_together
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment, read
 
@@ -64,8 +64,7 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
                 f"{folder} was begun otherwise: {'; '.join(changes)}. Run with what it was begun "
                 "with, or give another folder"
             )
-        for draft in folder.glob(".fragment-*"):
-            draft.unlink(missing_ok=True)
+        settle(folder)
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and holds no {MANIFEST}. Give another folder")

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from spacy_nested_ner.files import settle
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment
 from spacy_nested_ner.scale.outputs import write
@@ -172,8 +173,7 @@ class _Team:
             worker.process.kill()
         for worker in self.workers:
             worker.end()
-        for draft in self.job.folder.glob(".fragment-*"):
-            draft.unlink(missing_ok=True)
+        settle(self.job.folder)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.files import DRAFT
 from spacy_nested_ner.scale.outputs import MANIFEST
 from tests.scale.pipelines import TEXTS, assert_annotated
 
@@ -164,7 +165,10 @@ def test_resume_does_what_is_missing(model, parts, whole, tmp_path):
     (output / "fragment-0000001.parquet").unlink()
     cut_off = output / "fragment-0000002.parquet"
     cut_off.write_bytes(cut_off.read_bytes()[:-10])
-    (output / ".fragment-0000003.parquet.draft").write_text("of a killed run")
+    draft = output / f"{DRAFT}of a killed run"
+    (draft / "new").mkdir(parents=True)
+    (draft / "new" / "fragment-0000003.parquet").write_text("not whole")
+    (draft / "lock").touch()
     assert "Give another folder" in annotate(model, parts, output, code=1).replace("give", "Give")
     annotate(model, parts, output, "--resume")
     assert files(output) == files(whole)

@@ -22,7 +22,7 @@ import srsly
 import torch
 from spacy.tokens import DocBin
 
-from spacy_nested_ner.corpora.files import DRAFT
+from spacy_nested_ner.files import DRAFT
 from tests.conftest import make_examples, make_pipeline, train
 from tests.stress.children import Ended, in_child, spacy_command
 

@@ -27,7 +27,7 @@ import spacy
 import torch
 from spacy.tokens import DocBin
 
-from spacy_nested_ner.corpora.files import DRAFT
+from spacy_nested_ner.files import DRAFT
 from tests.conftest import (
     make_examples,
     make_pipeline,

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from spacy_nested_ner.corpora.files import settle, written_folder, written_together
+from spacy_nested_ner.files import settle, written_folder, written_together
 
 WRITE = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
-from spacy_nested_ner.corpora.files import written_folder, written_together
+from spacy_nested_ner.files import written_folder, written_together
 
 folder, step = Path(sys.argv[1]), int(sys.argv[2])
 replace, count = os.replace, 0
@@ -27,6 +27,7 @@ def replace_or_die(*args):
     replace(*args)
 
 os.replace = replace_or_die
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 {write}
 """
 FILES = """
@@ -148,7 +149,7 @@ def test_the_draft_of_a_process_that_lives_stays(tmp_path):
     with written_together([tmp_path / "a"]) as drafts:
         drafts[tmp_path / "a"].write_text("new", encoding="utf8")
         write_set(tmp_path, "b", "new")
-        code = f"from spacy_nested_ner.corpora.files import *; settle(Path({str(tmp_path)!r}))"
+        code = f"from spacy_nested_ner.files import *; settle(Path({str(tmp_path)!r}))"
         subprocess.run([sys.executable, "-c", code], check=True)
     assert texts(tmp_path) == {"a": "new", "b": "new"}
 
