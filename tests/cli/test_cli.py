@@ -416,7 +416,7 @@ def test_a_damaged_pipeline_is_named(trained, tmp_path, name):
     shutil.copytree(trained / "model-best", model)
     (model / name).write_text("[", encoding="utf8")
     output = run("evaluate", model, trained / "gold.spacy", code=1)
-    assert f"{model}: the pipeline cannot be loaded." in output
+    assert f"{model / name} cannot be read: " in output
 
 
 @pytest.mark.parametrize(
