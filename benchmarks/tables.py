@@ -175,8 +175,12 @@ def ablation(variants: Dict[str, Any]) -> str:
 
 
 def stress(results: Dict[str, Dict[str, Any]]) -> str:
-    """One column for the figures of each stress test, one row for each figure."""
-    columns = {name: flat(result) for name, result in results.items()}
+    """One column for the figures of each stress test, one row for each figure. What is there for
+    each of many formats has a table of its own, lists stay in the file."""
+    columns = {
+        name: flat({key: value for key, value in result.items() if key != "formats"})
+        for name, result in results.items()
+    }
     rows = dict.fromkeys(figure for column in columns.values() for figure in column)
     return markdown(
         ["", *(f"`{name}`" for name in columns)],
@@ -191,9 +195,22 @@ def flat(figures: Dict[str, Any], before: str = "") -> Dict[str, str]:
         words = f"{before}{name}".replace("_", " ")
         if isinstance(value, dict):
             found.update(flat(value, f"{words}, "))
-        else:
+        elif not isinstance(value, list):
             found[words] = f"{value:,}" if isinstance(value, int) else str(value)
     return found
+
+
+def by_format(formats: Dict[str, Dict[str, Any]]) -> str:
+    """One row for each corpus format, one column for each figure that is not 0 everywhere."""
+    names = list(dict.fromkeys(name for figures in formats.values() for name in figures))
+    shown = [name for name in names if any(figures.get(name) for figures in formats.values())]
+    return markdown(
+        ["", *(name.replace("_", " ") for name in shown)],
+        [
+            [f"`{each}`", *(f"{figures.get(name, 0):,}" for name in shown)]
+            for each, figures in formats.items()
+        ],
+    )
 
 
 def without_training(labels: Dict[str, Any]) -> str:

@@ -164,6 +164,11 @@ def stress(*tests: str) -> str:
     return f"{tables.stress(shown)}\n\n{shell([command])}"
 
 
+def stress_by_format(test: str) -> str:
+    """The figures of a stress test for each corpus format."""
+    return tables.by_format(read("stress", f"{test}.json")["formats"])
+
+
 def image(path: str, text: str) -> str:
     """A picture of the repository, as part of the page."""
     data = base64.b64encode((ROOT / path).read_bytes()).decode("ascii")
@@ -213,6 +218,7 @@ def define_env(env: Any) -> None:
         ablation,
         without_training,
         stress,
+        stress_by_format,
         image,
         command_line,
     ):
