@@ -66,7 +66,7 @@ def _lines() -> Iterator[Long]:
     yield Long("lu-roth", "one long line", lambda n: four(n, "train.txt"), 40_000)
     yield Long("litbank", "one long line", lambda n: (_brat(f"b {words(n)}"), 1), 40_000)
     yield Long("brat", "one long line", lambda n: (_brat(f"b {words(n)}"), 1), 30_000)
-    yield Long("brat", "one long word", lambda n: (_brat(f"b {'x' * n}"), 1), 400_000)
+    yield Long("brat", "one long word", lambda n: (_brat(f"b {'x' * n}"), 1), 200_000)
     for name, row, file, per_row in (
         ("conll", "WORD NN B-X\n", "eng.train", 1),
         ("columns", "WORD B-X B-Y\n", "train.txt", 2),

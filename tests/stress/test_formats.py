@@ -68,7 +68,7 @@ def test_damaged_corpora(trial, tmp_path, worker):
         for skip in (False, True):
             command = rng.randrange(THROUGH_THE_COMMAND) == 0
             source = folder / base.entry if base.entry else folder
-            job = Job(base.name, source, tmp_path / "out", skip, command, base.settings)
+            job = Job(base.name, source, tmp_path / "out", skip, command, settings=base.settings)
             outcome = worker.run(job, max(SECONDS_AT_LEAST, SECONDS_PER_MEGABYTE * size / MEGABYTE))
             counts["conversions"] += 1
             counts["through the command"] += command
