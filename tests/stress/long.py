@@ -97,6 +97,7 @@ def _annotations() -> Iterator[Long]:
         return [(i, i + 1) for i in range(n)]
 
     known = {base.name for base in bases()}  # without the library of xmi, not this one
+    yield Long("label-studio", "many regions in units", lambda n: (_units(n, beside(n)), n), 8_000)
     for what, places, builders in (
         ("nested", nested, _ANNOTATED),
         ("side by side", beside, {**_ANNOTATED, **_REPEATING}),
@@ -233,6 +234,17 @@ def _label_studio(n: int, places: Places) -> Files:
     text, found = _characters(n, places)
     results = [{"value": {"start": a, "end": b, "labels": ["X"]}} for a, b in found]
     task = {"data": {"text": text}, "annotations": [{"result": results}]}
+    return {"train.json": json.dumps([task]).encode()}
+
+
+def _units(n: int, places: Places) -> Files:
+    """In units of UTF-16, in which an emoji are two."""
+    text, found = _characters(n, places)
+    results = [
+        {"value": {"start": a + 3, "end": b + 3, "labels": ["X"], "text": text[a:b]}}
+        for a, b in found
+    ]
+    task = {"data": {"text": f"🙂 {text}"}, "annotations": [{"result": results}]}
     return {"train.json": json.dumps([task]).encode()}
 
 
