@@ -44,7 +44,7 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
     """One record per sentence. Sentences that an entity bridges stay together, as in the papers
     on ACE (Lu and Roth 2015). What was dropped is counted with the first."""
     starts = unbridged_starts(record)
-    if len(starts) < 2:
+    if len(starts) < 2 or not record.text.strip():
         yield record
         return
     spans = _by_sentence(starts, record.spans)
@@ -53,9 +53,6 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
         pairs = zip(word_places(record.text, record.words), record.words)
         words = _by_sentence(starts, [(place[0], word) for place, word in pairs])
     dropped = record.dropped
-    if not record.text.strip():
-        yield record
-        return
     for i, (start, end) in enumerate(pairwise([*starts, len(record.text)])):
         place = stripped(record.text, start, end)
         if place is None:

@@ -29,6 +29,11 @@ MRC = {
     "start_position": POSITIONS,
     "end_position": [i + 1 for i in POSITIONS],
 }
+REGIONS = [  # counted in units of UTF-16, in which the emoji are two
+    {"value": {"start": 3 + 2 * i, "end": 4 + 2 * i, "text": "b", "labels": ["X"]}}
+    for i in range(N)
+]
+TASK = {"data": {"text": "🙂 " + "b " * N}, "annotations": [{"result": REGIONS}]}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,7 @@ MRC = {
         ("nne", {"a.mrg": f"{'b ' * N}\n{'T ' * N}\n0,0 X\n\n"}, 1),
         ("lu-roth", {"train.txt": f"{'b ' * N}\n{'T ' * N}\n{NESTED}\n\n"}, N - 1),
         ("mrc-json", {"train.json": json.dumps([MRC])}, N - 1),
+        ("label-studio", {"train.json": json.dumps([TASK])}, N),
         ("columns", {"train.txt": "b B-X\n" * N}, N),
     ],
 )

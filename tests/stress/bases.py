@@ -128,15 +128,16 @@ def _labels(regions: List[Any]) -> int:
 
 
 def _line_bases() -> Iterator[Base]:
-    yield Base("nne", _tree(SAMPLES / "nne", "*.mrg"), "", _count_fours)
+    nne = _beginnings(_tree(SAMPLES / "nne", "*.mrg"), 2)
+    yield Base("nne", nne, "", _count_fours)
     four = {
         "train.txt": b"Bell of LA\nNNP IN NNP\n0,1 ORG|0,3 NAME|2,3 CITY\n\na b\nDT NN\n\n\n",
         "dev.txt": "Zoë 🙂 x y\nNNP . X X\n0,1 PER|0,4 ORG|3,4 X\n\n".encode(),
     }
     yield Base("lu-roth", dict(four), "", _count_fours)
-    germeval = (SAMPLES / "germeval2014" / "NER-de-dev.tsv").read_bytes()
-    yield Base("germeval2014", {"NER-de-dev.tsv": germeval[:3000]}, "", _count_tags(2, 3))
-    few = _some(SAMPLES / "few_nerd", "test-inter.txt", "val-inter-new.txt")
+    germeval = _beginnings(_some(SAMPLES / "germeval2014", "NER-de-dev.tsv"), 5)
+    yield Base("germeval2014", germeval, "", _count_tags(2, 3))
+    few = _beginnings(_some(SAMPLES / "few_nerd", "test-inter.txt", "val-inter-new.txt"), 3)
     yield Base("few-nerd", few, "", _count_tags(1, scheme="IO"))
     conll = (
         "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\nGerman JJ B-NP B-MISC\n"
@@ -283,6 +284,15 @@ def _tree(folder: Path, pattern: str) -> Files:
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob(pattern))
         if file.is_file()
+    }
+
+
+def _beginnings(files: Files, sentences: int) -> Files:
+    """Files with the first sentences only."""
+    return {
+        name: b"\n\n".join([*data.split(b"\n\n")[:sentences], b""])
+        for name, data in files.items()
+        if isinstance(data, bytes)
     }
 
 

@@ -66,7 +66,7 @@ def _lines() -> Iterator[Long]:
     yield Long("lu-roth", "one long line", lambda n: four(n, "train.txt"), 40_000)
     yield Long("litbank", "one long line", lambda n: (_brat(f"b {words(n)}"), 1), 40_000)
     yield Long("brat", "one long line", lambda n: (_brat(f"b {words(n)}"), 1), 30_000)
-    yield Long("brat", "one long word", lambda n: (_brat(f"b {'x' * n}"), 1), 400_000)
+    yield Long("brat", "one long word", lambda n: (_brat(f"b {'x' * n}"), 1), 200_000)
     for name, row, file, per_row in (
         ("conll", "WORD NN B-X\n", "eng.train", 1),
         ("columns", "WORD B-X B-Y\n", "train.txt", 2),
@@ -97,6 +97,7 @@ def _annotations() -> Iterator[Long]:
         return [(i, i + 1) for i in range(n)]
 
     known = {base.name for base in bases()}  # without the library of xmi, not this one
+    yield Long("label-studio", "many regions in units", lambda n: (_units(n, beside(n)), n), 8_000)
     for what, places, builders in (
         ("nested", nested, _ANNOTATED),
         ("side by side", beside, {**_ANNOTATED, **_REPEATING}),
@@ -233,6 +234,17 @@ def _label_studio(n: int, places: Places) -> Files:
     text, found = _characters(n, places)
     results = [{"value": {"start": a, "end": b, "labels": ["X"]}} for a, b in found]
     task = {"data": {"text": text}, "annotations": [{"result": results}]}
+    return {"train.json": json.dumps([task]).encode()}
+
+
+def _units(n: int, places: Places) -> Files:
+    """In units of UTF-16, in which an emoji are two."""
+    text, found = _characters(n, places)
+    results = [
+        {"value": {"start": a + 3, "end": b + 3, "labels": ["X"], "text": text[a:b]}}
+        for a, b in found
+    ]
+    task = {"data": {"text": f"🙂 {text}"}, "annotations": [{"result": results}]}
     return {"train.json": json.dumps([task]).encode()}
 
 

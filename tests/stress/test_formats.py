@@ -65,10 +65,13 @@ def test_damaged_corpora(trial, tmp_path, worker):
         there = base.count(files)
         counts = tally[base.name]
         counts["inputs"] += 1
+        outcome: Optional[Outcome] = None
         for skip in (False, True):
+            if outcome and outcome.kind == "converted" and rng.random() < 0.75:
+                continue  # there is nothing to skip
             command = rng.randrange(THROUGH_THE_COMMAND) == 0
             source = folder / base.entry if base.entry else folder
-            job = Job(base.name, source, tmp_path / "out", skip, command, base.settings)
+            job = Job(base.name, source, tmp_path / "out", skip, command, settings=base.settings)
             outcome = worker.run(job, max(SECONDS_AT_LEAST, SECONDS_PER_MEGABYTE * size / MEGABYTE))
             counts["conversions"] += 1
             counts["through the command"] += command

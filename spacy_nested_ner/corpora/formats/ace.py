@@ -9,8 +9,9 @@ included, `&amp;` as five. The text of a document begins at its headline or text
 from __future__ import annotations
 
 import html
+import io
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
 
@@ -104,8 +105,9 @@ def _record(doc_id: str, file: Path, split: str, options: ReadOptions) -> Record
     sgm = file.with_name(f"{doc_id}.sgm")
     whole, body = without_tags(read_text(sgm))
     first, last = body
-    edits = [(0, first, ""), (last, len(whole), ""), *reference_edits(whole, first, last)]
-    rewritten = Rewritten(whole, [edit for edit in edits if edit[0] < edit[1]])
+    references = reference_edits(whole, first, last)
+    edits = chain([(0, first, "")], references, [(last, len(whole), "")])
+    rewritten = Rewritten(whole, (edit for edit in edits if edit[0] < edit[1]))
     spans: List[CharSpan] = []
     dropped: Dropped = Dropped()
     for mention in stream_xml(file, _ApfHandler(), EXPECTED):
@@ -122,11 +124,11 @@ def _record(doc_id: str, file: Path, split: str, options: ReadOptions) -> Record
 def without_tags(sgm: str) -> Tuple[str, Tuple[int, int]]:
     """The text that offsets count in, and the characters from the headline or text on to the end
     of the text (all, without such tags)."""
-    pieces, position, length = [], 0, 0
+    pieces = io.StringIO()
+    position = length = 0
     first, last = None, None
     for start, end in tag_places(sgm):
-        pieces.append(sgm[position:start])
-        length += len(pieces[-1])
+        length += pieces.write(sgm[position:start])
         position = end
         tag = sgm[start:end].strip("<>")
         name = tag.upper().split()[0] if tag.strip() else ""
@@ -134,7 +136,8 @@ def without_tags(sgm: str) -> Tuple[str, Tuple[int, int]]:
             first = length
         elif name == "/TEXT":
             last = length
-    text = "".join([*pieces, sgm[position:]])
+    pieces.write(sgm[position:])
+    text = pieces.getvalue()
     return text, (first or 0, len(text) if last is None else last)
 
 

@@ -24,6 +24,9 @@ from spacy_nested_ner.corpora.splits import files_below
 
 EXPECTED = "a text (DOC.txt) with its annotations beside it (DOC.ann), or a folder of such pairs"
 
+TEXT_ALONE = (".txt without .ann", "")
+"""Why a text is left out, for the report."""
+
 _OTHERS = "REAMN#*"
 """What the other annotations begin with: relations, events, attributes, notes."""
 
@@ -41,7 +44,7 @@ def read_brat(path: Path, options: ReadOptions) -> Iterator[Record]:
 def _documents(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]:
     files, alone = annotation_files(path)
     if alone:
-        yield Dropped({(".txt without .ann", ""): alone})
+        yield Dropped({TEXT_ALONE: alone})
     calls = ((ann, split, options) for ann, split in files)
     yield from options.problems.attempt_each(read_document, calls)
 

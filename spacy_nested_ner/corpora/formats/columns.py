@@ -27,9 +27,9 @@ from spacy_nested_ner.corpora.splits import named_files
 
 DOCSTART = "-DOCSTART-"
 
-MOST_LEVELS = 100
-MOST_ROWS = 200_000
-"""Of one sentence. No corpus comes near; a file without blank lines does."""
+MOST_LEVELS, MOST_ROWS = 100, 200_000
+"""Columns of tags and lines of one sentence. No corpus comes near; a file without blank lines
+does."""
 
 Row = Tuple[int, List[str]]
 """Line number and cells."""

@@ -126,6 +126,8 @@ class _GeniaHandler(XmlHandler):
             self._doc_id = ""
         elif tag == "sentence":
             self._open_sentence()
+        elif tag == "cons":
+            raise ValueError("<cons> outside of a <sentence>.")
 
     def end(self, tag: str) -> None:
         self._path.pop()

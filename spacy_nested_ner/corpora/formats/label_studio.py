@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
@@ -47,6 +49,7 @@ def _record(
     if regions is None:
         return omitted
     spans = []
+    units = _Units(text)
     for region in regions:
         labels = region.get("labels", region.get("hypertextlabels"))
         if labels and not isinstance(labels, list):
@@ -54,7 +57,7 @@ def _record(
         if not labels and ("start" in region or "globalOffsets" in region):
             omitted["region without a label", ""] += 1
         if labels:
-            start, end = _characters(region, text, place)
+            start, end = _characters(region, text, units, place)
             spans += [checked_span(start, end, label, len(text), place) for label in labels]
     doc_id = item.get("id", name_of(place))
     record = text_record(str(doc_id), split, text, spans, options)
@@ -77,17 +80,32 @@ def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Droppe
     chosen = next((a for a in valid if a.get("ground_truth")), valid[0])
     omitted = Dropped({("further annotation of a task", ""): len(valid) - 1})
     results = objects(chosen, "result", *place)
-    return [
-        result["value"] for result in results if isinstance(result.get("value"), dict)
-    ], +omitted
+    regions = [field(result, "value", dict, *place) for result in results if "value" in result]
+    return regions, +omitted
 
 
 _NOT_ANNOTATED = Dropped({("not annotated", ""): 1})
 
 
-def _characters(region: Object, text: str, place: Place) -> Tuple[int, int]:
-    """Characters of a region. Browsers count characters beyond U+FFFF, such as emoji, as two; the
-    covered text tells which count it is."""
+class _Units:
+    """Counts a text as browsers do: characters beyond U+FFFF, such as emoji, are two units."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _pairs(self) -> List[int]:
+        """The first unit of each character that has two."""
+        wide = (i for i, character in enumerate(self._text) if character > "\uffff")
+        return [i + before for before, i in enumerate(wide)]
+
+    def character(self, unit: int) -> int:
+        """The character that begins at a unit."""
+        return unit - bisect_left(self._pairs, unit)
+
+
+def _characters(region: Object, text: str, units: _Units, place: Place) -> Tuple[int, int]:
+    """Characters of a region. The covered text tells whether it counts these or units."""
     offsets = region.get("globalOffsets", region)
     if not isinstance(offsets, dict):
         raise CorpusError(f"expected start and end in globalOffsets, not {offsets!r}.", *place)
@@ -96,10 +114,9 @@ def _characters(region: Object, text: str, place: Place) -> Tuple[int, int]:
     covered = region.get("text")
     if covered is None or text[start:end] == covered:
         return start, end
-    units = text.encode("utf-16-le")
-    if units[2 * start : 2 * end].decode("utf-16-le", "replace") == covered:
-        first = len(units[: 2 * start].decode("utf-16-le"))
-        return first, first + len(covered)
+    first, last = units.character(start), units.character(end)
+    if text[first:last] == covered:
+        return first, last
     raise CorpusError(
         f"a region at {start} is {covered!r}, but the text has "
         f"{shortened(text[start:end], 200)!r} there.",

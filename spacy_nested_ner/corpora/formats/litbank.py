@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Union
 
-from spacy_nested_ner.corpora.formats.brat import annotation_files, read_document
+from spacy_nested_ner.corpora.formats.brat import TEXT_ALONE, annotation_files, read_document
 from spacy_nested_ner.corpora.parsing.settings import no_settings
-from spacy_nested_ner.corpora.records import ReadOptions, Record
+from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import line_starts, word_places
-from spacy_nested_ner.corpora.spans import CharSpan, span_order
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped, span_order
 
 
 @readers.register("litbank")
 def read_litbank(path: Path, options: ReadOptions) -> Iterator[Record]:
     """LitBank's entities/brat: of ten books in the order of names the 9th is dev, the 10th test"""
     no_settings(options.settings)
-    files, _ = annotation_files(Path(path))
+    yield from with_omissions(_books(Path(path), options))
+
+
+def _books(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]:
+    files, alone = annotation_files(path)
+    if alone:
+        yield Dropped({TEXT_ALONE: alone})
     for i, (ann, _) in enumerate(files):
         split = {8: "dev", 9: "test"}.get(i % 10, "train")
         record = options.problems.attempt(read_document, ann, split, options)

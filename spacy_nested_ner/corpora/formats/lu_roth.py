@@ -23,6 +23,7 @@ Lines = Iterable[Tuple[int, str]]
 """Lines of a file with their numbers."""
 
 _ENTITY = re.compile(r"(\d+),(\d+) (\S+)")
+_ENTITIES = re.compile(r"\s*\d+,\d+ [^\s|]+(?:\|\d+,\d+ [^\s|]+)*\s*")
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ def four_line_records(
     name: of the file, for errors. doc_id: of all its sentences; "" names each by its line.
     """
     for number, (line, tags, entities, blank) in _fours(lines):
-        if _ENTITY.match(tags):
-            problem = f"expected tags between words and entities, not {tags[:40]!r}."
-            raise CorpusError(problem, name, number + 1)
+        if _ENTITY.match(tags) or (not tags.strip() and _ENTITIES.fullmatch(line)):
+            problem = f"expected words and tags before entities, not {(tags or line)[:40]!r}."
+            raise CorpusError(problem, name, number + bool(tags))
         if blank.strip():
             problem = f"expected a blank line after words, tags and entities, not {blank[:40]!r}."
             raise CorpusError(problem, name, number + 3)

@@ -104,14 +104,13 @@ def _record(
     return text_record(doc_id, split, rewritten.text, spans, options, dropped)
 
 
-def _markup_edits(raw: str) -> List[Edit]:
-    edits: List[Edit] = []
+def _markup_edits(raw: str) -> Iterator[Edit]:
     position = 0
     for start, end in _markup_places(raw):
-        edits += reference_edits(raw, position, start)
-        edits.append((start, end, ""))
+        yield from reference_edits(raw, position, start)
+        yield start, end, ""
         position = end
-    return edits + reference_edits(raw, position)
+    yield from reference_edits(raw, position)
 
 
 def _markup_places(raw: str) -> Iterator[Tuple[int, int]]:

@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Optional, Set, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.archives import unpacked, unzipped
@@ -68,7 +68,7 @@ def _import_cassis() -> Any:
 def _document(file: Path, split: str, settings: XmiSettings, options: ReadOptions) -> Record:
     name, xmi, types = _zipped(file) if file.suffix == ".zip" else _plain(file)
     with _library_errors(file):
-        text, layers = _load(file, xmi, types, settings)
+        text, layers, written = _load(file, xmi, types, settings)
     if settings.layer not in layers:
         custom = sorted(layer for layer in layers if not layer.startswith(("uima.", DKPRO)))
         raise CorpusError(
@@ -79,6 +79,8 @@ def _document(file: Path, split: str, settings: XmiSettings, options: ReadOption
     calls = ((*annotation, len(text), settings, file) for annotation in layers[settings.layer])
     spans = options.problems.attempt_each(_span, calls)
     record = text_record(name, split, text, spans, options)
+    if (outside := written - len(layers[settings.layer])) > 0:
+        record.dropped["in no view of the text", ""] += outside
     record.words = _words(text, layers.get(TOKENS, []))
     starts = [start for start, _, _ in layers.get(SENTENCES, [])]
     record.sentence_starts = [start for start in starts if isinstance(start, int) and start >= 0]
@@ -134,13 +136,14 @@ def _zipped(file: Path) -> Tuple[str, Opener, Opener]:
 
 def _load(
     file: Path, xmi: Opener, types: Opener, settings: XmiSettings
-) -> Tuple[str, Dict[str, List[Annotation]]]:
-    """The text, and the annotations of each layer: all names, but only what is asked for is
-    filled."""
+) -> Tuple[str, Dict[str, List[Annotation]], int]:
+    """The text, the annotations of each layer (all names, but only what is asked for is filled),
+    and how many elements of the chosen layer stand in the file."""
     cassis = _import_cassis()
+    elements = _LayerHandler(settings.layer)
     for opener in (types, xmi):
         with opener() as stream:
-            deque(stream_xml_file(stream, str(file), XmlHandler(), EXPECTED), maxlen=0)
+            deque(stream_xml_file(stream, str(file), elements, EXPECTED), maxlen=0)
     with types() as stream:
         type_system = cassis.load_typesystem(stream)
     with xmi() as stream:
@@ -151,7 +154,25 @@ def _load(
             (found.begin, found.end, getattr(found, settings.feature, None))
             for found in cas.select(layer)
         ]
-    return cas.sofa_string or "", layers
+    return cas.sofa_string or "", layers, elements.count
+
+
+class _LayerHandler(XmlHandler):
+    """Counts the elements of a layer. The library passes over those whose id is not unique or not
+    among the members of the view."""
+
+    def __init__(self, layer: str) -> None:
+        super().__init__()
+        package, _, self._name = layer.rpartition(".")
+        self._space = f"http:///{package.replace('.', '/') or 'uima/noNamespace'}.ecore"
+        self._tags: Set[str] = set()
+        self.count = 0
+
+    def start(self, tag: str, attrs: Dict[str, str]) -> None:
+        for name, value in attrs.items():
+            if name.startswith("xmlns:") and value == self._space:
+                self._tags.add(f"{name.removeprefix('xmlns:')}:{self._name}")
+        self.count += tag in self._tags
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import io
 import re
+from array import array
 from bisect import bisect_right
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterable, Iterator, Optional, Tuple
 
 Edit = Tuple[int, int, str]
 """First character, character after the last, and what comes in their place."""
@@ -14,19 +16,24 @@ _REFERENCE = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-f]+);", re.IGNORE
 
 
 class Rewritten:
-    """`text` after edits that do not overlap."""
+    """`text` after edits that do not overlap, given in their order.
 
-    def __init__(self, text: str, edits: Sequence[Edit]) -> None:
-        self._edits = sorted(edits)
-        self._starts = [start for start, _, _ in self._edits]
-        self._shifts = [0]
-        pieces: List[str] = []
+    Takes some ten bytes for each edit: a text may hold hardly anything but tags.
+    """
+
+    def __init__(self, text: str, edits: Iterable[Edit]) -> None:
+        self._starts, self._ends, self._shifts = array("q"), array("q"), array("q", [0])
+        pieces = io.StringIO()
         position = 0
-        for start, end, new in self._edits:
-            pieces += [text[position:start], new]
+        for start, end, new in edits:
+            pieces.write(text[position:start])
+            pieces.write(new)
             position = end
+            self._starts.append(start)
+            self._ends.append(end)
             self._shifts.append(self._shifts[-1] + len(new) - (end - start))
-        self.text = "".join([*pieces, text[position:]])
+        pieces.write(text[position:])
+        self.text = pieces.getvalue()
 
     def place(self, start: int, end: int) -> Optional[Tuple[int, int]]:
         """Where a span of the old text is in the new one; None if an end of it was edited away."""
@@ -36,9 +43,9 @@ class Rewritten:
     def _moved(self, position: int) -> Optional[int]:
         """A boundary between characters."""
         i = bisect_right(self._starts, position)
-        if i and self._edits[i - 1][0] < position < self._edits[i - 1][1]:
+        if i and self._starts[i - 1] < position < self._ends[i - 1]:
             return None
-        before = i if not i or position >= self._edits[i - 1][1] else i - 1
+        before = i if not i or position >= self._ends[i - 1] else i - 1
         return position + self._shifts[before]
 
 
@@ -57,7 +64,7 @@ def tag_places(text: str) -> Iterator[Tuple[int, int]]:
         yield start, position
 
 
-def reference_edits(text: str, start: int = 0, end: Optional[int] = None) -> List[Edit]:
+def reference_edits(text: str, start: int = 0, end: Optional[int] = None) -> Iterator[Edit]:
     """Edits that put the character in the place of `&amp;`, `&lt;` and the like."""
-    found = _REFERENCE.finditer(text, start, len(text) if end is None else end)
-    return [(*match.span(), html.unescape(match.group().lower())) for match in found]
+    for match in _REFERENCE.finditer(text, start, len(text) if end is None else end):
+        yield (*match.span(), html.unescape(match.group().lower()))

@@ -156,6 +156,7 @@ TASK = '{"data": {"text": "Rome"}, "annotations": [{"result": [{"value": %s}]}]}
             TASK % '{"globalOffsets": "a", "labels": ["X"]}',
             "expected start and end in globalOffsets, not 'a'",
         ),
+        ("label-studio", TASK % "[1]", "expected an object as 'value'"),
         ("doccano", '{"text": "ab", "label": [], "labels": "a"}', "the spans as"),
     ],
 )

@@ -435,3 +435,8 @@ def test_encodings_of_one_byte(tmp_path):
     path.write_text(text, encoding="cp1250")
     (record,) = get_reader("genia")(path, ReadOptions())
     assert record.text == "Łódź"
+
+
+def test_terms_outside_of_sentences_are_refused(tmp_path):
+    path = write(tmp_path, '<sentence>a</sentence><cons sem="G#cell_type">T cell</cons>')
+    assert "<cons> outside of a <sentence>" in refused(path, tmp_path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from spacy_nested_ner.corpora import ReadOptions, get_reader
 from tests.corpora.comparing import entities, expected, in_words, read
 
 
@@ -23,6 +24,14 @@ def test_an_entity_that_ends_inside_a_word_grows_with_published_tokens_only(samp
     )
     assert published - plain == {"a parish surgeon who did such matters by contract"}
     assert plain - published == {"a parish surgeon who did such matters by contrac"}
+
+
+def test_texts_without_annotations_are_counted(samples, tmp_path):
+    for file in (samples / "litbank" / "brat").glob("74_*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "alone.txt").write_text("Nobody looked.", encoding="utf8")
+    (record,) = get_reader("litbank")(tmp_path, ReadOptions())
+    assert record.dropped == {(".txt without .ann", ""): 1}
 
 
 def texts(record):

@@ -69,7 +69,10 @@ def test_nne_damaged_archive(tmp_path):
 
 def test_a_lost_line_of_tags_at_the_end(tmp_path):
     (tmp_path / "dev.txt").write_text("a\nDT\n\n\nBell\n0,1 ORG\n", encoding="utf8")
-    with pytest.raises(CorpusError, match=r"line 6: expected tags between words and entities"):
+    with pytest.raises(CorpusError, match=r"line 6: expected words and tags before entities"):
+        read("lu-roth", tmp_path / "dev.txt")
+    (tmp_path / "dev.txt").write_text("\n0,1 ORG|0,2 ORG\n\n", encoding="utf8")
+    with pytest.raises(CorpusError, match=r"line 2: expected words and tags before entities"):
         read("lu-roth", tmp_path / "dev.txt")
 
 

@@ -162,6 +162,18 @@ def test_unknown_encodings(tmp_path, file):
         read(path)
 
 
+@pytest.mark.parametrize(
+    "pattern, new, kept, lost",
+    [(" members=", " others=", 0, 3), (r"(<\w+:NamedEntity [^>]*>)", r"\1\1", 3, 1)],
+)
+def test_spans_that_belong_to_no_text_are_counted(tmp_path, pattern, new, kept, lost):
+    path = write(tmp_path)
+    path.write_text(re.sub(pattern, new, path.read_text("utf8"), count=1), encoding="utf8")
+    (record,) = read(path)
+    assert len(record.spans) == kept
+    assert record.dropped == {("in no view of the text", ""): lost}
+
+
 def test_spans_without_an_end(tmp_path):
     path = write(tmp_path, spans=[(2, 13, "ORG"), (22, 26, "GPE")])
     text = re.sub(r'(<\w+:NamedEntity[^>]*) end="\d+"', r"\1", path.read_text("utf8"), count=1)
