@@ -102,7 +102,8 @@ def _failing_file(folder: Path) -> Optional[str]:
         for place, read in zip(vectors[1:], (srsly.read_json, srsly.read_msgpack)):
             if place.exists():
                 read(place).items()
-        for part, place in places.items():
+        for part in places:
+            place = places[part]
             Vocab().from_disk(vocab, exclude=[name for name in places if name != part])
         names = ["meta", "vocab", "tokenizer", *nlp.component_names]
         for name in names:
