@@ -16,8 +16,8 @@ from tests.stress.pipelines import SYSTEMS, small_pipeline
 DOCS = 100_000
 # Memory of a process goes up and down by some MB whatever it does.
 NOISE = 8 * 1024**2
-# torch keeps what it has compiled for so many shapes of its input, 1024 unless this is set: of so few
-# it has all after the warm-up.
+# torch keeps what it has compiled for the last shapes of its input, for 1024 of them unless this is
+# set: it is full after the warm-up.
 COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 SHOWN = 10  # the memory is recorded after each of so many parts
 pytestmark = pytest.mark.skipif(
@@ -54,8 +54,8 @@ class Soak:
         return float(np.polyfit(docs, self.sizes, 1)[0])
 
     def speeds(self) -> List[float]:
-        """Docs per second of processor time in the first and in the last tenth: of the fastest chunk,
-        because other programs of the machine can only slow it down."""
+        """Docs per second of processor time in the first and in the last tenth: of the fastest
+        chunk, because other programs of the machine can only slow it down."""
         tenth = max(2, len(self.times) // 10)
         ends = (self.times[:tenth], self.times[-tenth:])
         return [self.chunk / min(times) for times in ends]
