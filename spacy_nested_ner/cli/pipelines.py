@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -80,37 +80,41 @@ def _what_fails(folder: Path, error: Exception) -> str:
     """Name the file of a pipeline that cannot be read, or at least the pipeline."""
     place = _failing_file(folder) if folder.is_dir() else None
     text = str(error).strip() or type(error).__name__
-    if place is None or str(place) in text:
+    if place is None or place in text:
         return text if str(folder) in text else f"{folder}: the pipeline cannot be loaded: {text}"
     return f"{place} cannot be read: {text} {REMEDY}"
 
 
-def _failing_file(folder: Path) -> Optional[Path]:
+def _failing_file(folder: Path) -> Optional[str]:
     """Load what spaCy loads, one file after the other, to see which of them fails."""
     import srsly
     from spacy.util import load_config, load_meta, load_model_from_config
     from spacy.vocab import Vocab
 
-    parts = ("strings", "vectors", "lookups")
-    files = {"strings": "strings.json", "lookups": "lookups.bin"}
-    place = folder / "meta.json"
+    vocab = folder / "vocab"
+    vectors = [vocab / "vectors", vocab / "vectors.cfg", vocab / "key2row"]
+    places = {
+        "strings": vocab / "strings.json",
+        "lookups": vocab / "lookups.bin",
+        "vectors": " or ".join(map(str, vectors)),
+    }
+    place: Any = folder / "meta.json"
     try:
         load_meta(place)
         place = folder / "config.cfg"
         nlp = load_model_from_config(load_config(place), auto_fill=True)
-        for name, read in (("vectors.cfg", srsly.read_json), ("key2row", srsly.read_msgpack)):
-            place = folder / "vocab" / name
+        for place, read in zip(vectors[1:], (srsly.read_json, srsly.read_msgpack)):
             if place.exists():
                 read(place).items()
-        for part in parts:
-            place = folder / "vocab" / files.get(part, part)
-            Vocab().from_disk(folder / "vocab", exclude=[name for name in parts if name != part])
+        for part in places:
+            place = places[part]
+            Vocab().from_disk(vocab, exclude=[name for name in places if name != part])
         names = ["meta", "vocab", "tokenizer", *nlp.component_names]
         for name in names:
             place = folder / ("meta.json" if name == "meta" else name)
             nlp.from_disk(folder, exclude=["config", *(other for other in names if other != name)])
     except Exception:
-        return place
+        return str(place)
     return None
 
 

@@ -44,7 +44,9 @@ class SavedPipe(ConfiguredPipe):
         exclude = list(exclude)
         parts = {name: saved[name] for name in PARTS if name in saved and name not in exclude}
         self._compare(parts, saved.get(CHECKSUMS), "'{}' in the bytes".format)
-        for name in parts:
+        names = list(parts)
+        del saved, parts  # weights can be large
+        for name in names:
             with self._loading(f"'{name}' in the bytes"):
                 super().from_bytes(bytes_data, exclude=_others(name, exclude))
                 self._check_state()
@@ -60,13 +62,15 @@ class SavedPipe(ConfiguredPipe):
             belong to other labels than the saved ones.
         """
         folder, exclude = Path(path), list(exclude)
-        parts = {n: self._read(folder / n) for n in PARTS if n not in exclude}
+        names = [name for name in PARTS if name not in exclude]
+        parts = {name: self._read(folder / name) for name in names}
         saved = None
         if (folder / CHECKSUMS).exists():
             with self._loading(str(folder / CHECKSUMS)):
                 saved = srsly.json_loads(self._read(folder / CHECKSUMS))
         self._compare(parts, saved, lambda name: str(folder / name))
-        for name in parts:
+        del parts  # weights can be large
+        for name in names:
             with self._loading(str(folder / name)):
                 super().from_disk(folder, exclude=_others(name, exclude))
                 self._check_state()

@@ -40,7 +40,13 @@ def error_of(path: Path) -> str:
 def test_a_damaged_file_is_named(saved, name: str, damage: bytes) -> None:
     (saved / name).write_bytes(damage)
     message = error_of(saved)
-    assert f"{saved / name} cannot be read" in message and "Copy the pipeline again" in message
+    assert str(saved / name) in message and "cannot be read" in message
+    assert "Copy the pipeline again" in message
+
+
+def test_a_wrong_value_is_named(saved) -> None:
+    (saved / "vocab" / "vectors.cfg").write_text('{"mode": "efault"}', encoding="utf8")
+    assert str(saved / "vocab" / "vectors.cfg") in error_of(saved)
 
 
 def test_a_damaged_component_is_named(saved) -> None:

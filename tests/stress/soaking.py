@@ -16,8 +16,9 @@ import spacy
 import srsly
 from spacy.language import Language
 
-CHUNK = 500
-# Docs before the first measurement: caches of a fixed size are full by then.
+CHUNK = 100
+# Docs before the first measurement, unless a third of the time is over: caches of a fixed size are
+# full by then.
 WARM_UP = 3000
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-äöüßéøλ"
 
@@ -51,11 +52,13 @@ def main(model: str, mode: str, n_docs: int, seconds: float, seed: int) -> None:
     in_zone = mode.endswith("zone")
     if mode.startswith("tokenizer"):
         nlp.select_pipes(enable=[])
-    stream, end = texts(seed), time.monotonic() + seconds
-    for _ in range(min(WARM_UP, n_docs) // CHUNK):
+    stream, start = texts(seed), time.monotonic()
+    for _ in range(WARM_UP // CHUNK):
         read(nlp, [next(stream) for _ in range(CHUNK)], in_zone)
+        if time.monotonic() > start + seconds / 3:
+            break
     sizes, times, spans = [memory()], [], 0
-    while len(times) * CHUNK < n_docs and (len(times) < 4 or time.monotonic() < end):
+    while len(times) * CHUNK < n_docs and (len(times) < 4 or time.monotonic() < start + seconds):
         chunk = [next(stream) for _ in range(CHUNK)]
         begin = time.process_time()
         spans += read(nlp, chunk, in_zone)

