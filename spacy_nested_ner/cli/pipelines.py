@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -65,6 +65,19 @@ def load_pipeline(model: str) -> Language:
     except Exception as err:  # whatever a damaged file makes of the code that reads it
         remedy = "Train it again, or install what it was made with."
         raise ValueError(f"{model}: the pipeline cannot be loaded. {remedy} ({err})") from err
+
+
+def blank_pipeline(lang: str, config: Optional[Dict[str, Any]] = None) -> Language:
+    """A pipeline with the tokenizer of a language alone.
+
+    Raises ValueError if spaCy has no such language, ImportError if something is to be installed.
+    """
+    import spacy
+
+    try:
+        return spacy.blank(lang, config=config or {})
+    except (AttributeError, TypeError) as err:  # a module of spacy.lang that is no language
+        raise ValueError(f"spaCy has no language {lang!r}. ({err})") from err
 
 
 def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
