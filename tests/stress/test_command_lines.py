@@ -350,7 +350,7 @@ def problem_of(world: World, ended: Ended) -> str:
     return "" if world.digests() == world.before else "an input was changed"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 def test_command_lines(trial, tmp_path) -> None:
     torch.set_num_threads(1)
     world = World(tmp_path)
