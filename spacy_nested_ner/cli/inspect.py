@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+import configparser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Tuple
 
@@ -120,7 +121,7 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
     try:
         config = load_config(config_path)
         components = config_components(config)
-    except ValueError as err:
+    except (ValueError, configparser.Error) as err:
         raise ValueError(f"{config_path}: {err}") from err
     settings = config.get("nlp", {})
     tokenizer = {"nlp": {"tokenizer": settings["tokenizer"]}} if "tokenizer" in settings else {}
