@@ -64,12 +64,15 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
 
     marker: file that a folder which may be replaced holds.
 
-    Raises ValueError if something else is there: a file, or a folder with other contents.
+    Raises ValueError if something else is there: a file, or a folder with other contents, or the
+    folder that the process works in.
     """
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / marker).is_file():
         raise ValueError(f"{path} is there and holds no {marker}. Give another folder.")
     path = path.resolve()
+    if Path.cwd().is_relative_to(path):
+        raise ValueError(f"{path} is the current folder, which cannot be replaced. Give another.")
     with _draft(path.parent) as new:
         (new / path.name).mkdir()
         yield new / path.name

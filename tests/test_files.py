@@ -159,3 +159,9 @@ def test_a_device_is_not_replaced(tmp_path):
     with pytest.raises(FileExistsError, match="no regular file"):
         write_set(tmp_path, ["pipe"], "new")
     assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_the_folder_that_one_works_in_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="is the current folder"):
+        written_folder(tmp_path, "meta.json").__enter__()

@@ -11,6 +11,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.evaluate import short_names
 from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def analyze_cli(
 
     from spacy_nested_ner.files import written_together
 
-    try:
+    with failing("Cannot draw the pictures."):
         if not models or data_path is None or output_dir is None:
             given = [str(each) for each in (data_path, output_dir) if each is not None]
             raise ValueError(
@@ -73,8 +74,6 @@ def analyze_cli(
         with written_together(paths) as drafts:
             for path, name in paths.items():
                 figures[name].savefig(drafts[path], format=picture_format.value, dpi=150)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot draw the pictures.", str(err), exits=1)
     msg.good("Pictures:")
     for path in paths:
         typer.echo(str(path.resolve()))

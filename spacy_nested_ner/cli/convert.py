@@ -12,6 +12,8 @@ from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.options import SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
     from spacy_nested_ner.corpora import ReadOptions
@@ -126,7 +128,7 @@ def convert_cli(
     """Convert a corpus with nested entities into spaCy's binary format and report what it holds."""
     from spacy_nested_ner.corpora import Problems, ReadOptions
 
-    try:
+    with failing("Cannot convert the corpus. Nothing was written."):
         options = ReadOptions(
             tokens=tokens.value,
             group=group.value,
@@ -137,8 +139,6 @@ def convert_cli(
         )
         split = _split_options(split_fractions, split_seed, resplit)
         statistics = _convert(corpus_format, inputs, output_dir, options, split, spans_key, lang)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot convert the corpus. Nothing was written.", str(err), exits=1)
     print_report(statistics)
     if options.problems.count:
         msg.warn(f"Skipped {options.problems.count} errors, the first ones are in report.json.")
@@ -158,7 +158,6 @@ def _convert(
     spans_key: str,
     lang: str,
 ) -> "Dict[str, SplitStatistics]":
-    import spacy
     from tqdm import tqdm
 
     from spacy_nested_ner.corpora.convert import convert_corpus
@@ -174,7 +173,7 @@ def _convert(
         "split_seed": split.seed,
         "split_fractions": list(split.fractions),
     }
-    nlp = spacy.blank(lang)
+    nlp = blank_pipeline(lang)
     records = read_corpus(
         corpus_format,
         sources,

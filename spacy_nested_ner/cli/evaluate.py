@@ -20,6 +20,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_gold
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ EntsOpt = Annotated[
     bool, typer.Option("--ents", help="Take doc.ents where a doc has no doc.spans of that key")
 ]
 SamplesOpt = Annotated[
-    int, typer.Option(min=0, help="Bootstrap samples for the confidence intervals, 0 for none")
+    int,
+    typer.Option(
+        min=0, max=1_000_000, help="Bootstrap samples for the confidence intervals, 0 for none"
+    ),
 ]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the bootstrap")]
 BatchOpt = Annotated[
@@ -88,7 +92,7 @@ def evaluate_cli(
     """
     from spacy.cli._util import setup_gpu
 
-    try:
+    with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         report = evaluate(
@@ -96,8 +100,6 @@ def evaluate_cli(
         )
         if output_path is not None:
             write_json(output_path, report)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot evaluate.", str(err), exits=1)
     print_report(report, verbose)
     if output_path is not None:
         msg.good("All numbers:")

@@ -10,6 +10,8 @@ from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.options import SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -49,12 +51,10 @@ def export_cli(
     """Write gold data as the file of another system, with one item per sentence."""
     from spacy_nested_ner.corpora.export import export_docs
 
-    try:
+    with failing("Cannot export the data. Nothing was written."):
         docs = _docs(data_path, spans_key, lang)
         ask = _Questions(questions)
         count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot export the data. Nothing was written.", str(err), exits=1)
     for (reason, label), number in dropped.items():
         msg.warn(f"Left out: {number} {label} ({reason})")
     if questions is not None and ask.from_template:
@@ -71,11 +71,9 @@ def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
 
     Raises ValueError, with the file, if it is missing, is no DocBin, or has no such key.
     """
-    import spacy
-
     from spacy_nested_ner.corpora.docbin import read_docs
 
-    for doc in read_docs(path, spacy.blank(lang).vocab):
+    for doc in read_docs(path, blank_pipeline(lang).vocab):
         if spans_key not in doc.spans:
             keys = ", ".join(map(repr, doc.spans)) or "none"
             raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")

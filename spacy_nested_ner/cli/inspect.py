@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+import configparser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Tuple
 
@@ -9,7 +10,8 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import SpansKeyOpt
-from spacy_nested_ner.cli.pipelines import read_examples
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import blank_pipeline, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -50,12 +52,10 @@ def inspect_cli(
 
     from spacy_nested_ner.cli.evaluate import write_json
 
-    try:
+    with failing("Cannot inspect the data."):
         report = inspect(train_path, dev_path, config_path, spans_key, lang, rare)
         if output_path is not None:
             write_json(output_path, report)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot inspect the data.", str(err), exits=1)
     if as_json:
         typer.echo(srsly.json_dumps(report, indent=2))
         return
@@ -109,25 +109,24 @@ def inspect(
 
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":
     """The tokenizer and the components to check the data against."""
-    import spacy
     from catalogue import RegistryError
     from spacy.util import load_config
 
     from spacy_nested_ner.evaluation.data.limits import config_components, default_components
 
     if config_path is None:
-        return spacy.blank(lang), default_components()
+        return blank_pipeline(lang), default_components()
     if not config_path.is_file():
         raise ValueError(f"{config_path}: no such file. Expected a config for `spacy train`.")
     try:
         config = load_config(config_path)
         components = config_components(config)
-    except ValueError as err:
+    except (ValueError, configparser.Error) as err:
         raise ValueError(f"{config_path}: {err}") from err
     settings = config.get("nlp", {})
     tokenizer = {"nlp": {"tokenizer": settings["tokenizer"]}} if "tokenizer" in settings else {}
     try:
-        return spacy.blank(settings.get("lang") or lang, config=tokenizer), components
+        return blank_pipeline(settings.get("lang") or lang, tokenizer), components
     except (ValueError, RegistryError) as err:
         raise ValueError(f"{config_path}: the tokenizer cannot be made: {err}") from err
 

@@ -1,4 +1,4 @@
-"""What all commands do about colours and warnings."""
+"""What all commands do about colours, warnings and errors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,18 @@ def plain_output() -> Iterator[None]:
         yield
     finally:
         msg.show_color, warnings.formatwarning = colours, form
+
+
+@contextmanager
+def failing(what: str) -> Iterator[None]:
+    """Whatever is wrong with files, options or the machine ends the command with exit code 1, and
+    with words instead of a traceback. what: cannot be done then."""
+    try:
+        yield
+    except MemoryError as err:
+        msg.fail(what, f"There is not enough memory. {err}", exits=1)
+    except (ValueError, ImportError, OSError) as err:
+        msg.fail(what, str(err), exits=1)
 
 
 def _sentence(message: Any, *_: Any, **__: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -116,6 +116,19 @@ def _failing_file(folder: Path) -> Optional[str]:
     except Exception:
         return str(place)
     return None
+
+
+def blank_pipeline(lang: str, config: Optional[Dict[str, Any]] = None) -> Language:
+    """A pipeline with the tokenizer of a language alone.
+
+    Raises ValueError if spaCy has no such language, ImportError if something is to be installed.
+    """
+    import spacy
+
+    try:
+        return spacy.blank(lang, config=config or {})
+    except (AttributeError, TypeError) as err:  # a module of spacy.lang that is no language
+        raise ValueError(f"spaCy has no language {lang!r}. ({err})") from err
 
 
 def read_gold(nlp: Language, data_path: Path) -> List[Doc]:

@@ -9,6 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt
+from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_examples
 
 ModelArg = Annotated[
@@ -48,7 +49,7 @@ def threshold_cli(
     )
     from spacy_nested_ner.files import written_folder
 
-    try:
+    with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
@@ -59,8 +60,6 @@ def threshold_cli(
         if output_path is not None:
             with written_folder(output_path, marker="meta.json") as draft:
                 with_thresholds(nlp, fits).to_disk(draft)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot choose thresholds.", str(err), exits=1)
     for name, fit in fits.items():
         msg.good(f"'{name}': {describe(fit)}")
     for name, reason in reasons.items():

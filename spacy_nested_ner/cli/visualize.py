@@ -9,6 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def visualize_cli(
     from spacy_nested_ner.evaluation.page.page import page_remark
     from spacy_nested_ner.files import written_together
 
-    try:
+    with failing("Cannot make the page."):
         setup_gpu(gpu_id, silent=gpu_id < 0)
         check_data(data_path)
         scores = read_scores(scores_path, spans_key) if scores_path else None
@@ -62,8 +63,6 @@ def visualize_cli(
         page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores)
         with written_together([output_path]) as drafts:
             drafts[output_path].write_text(page, encoding="utf8")
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot make the page.", str(err), exits=1)
     remark = page_remark(comparisons)
     if remark is not None:
         msg.warn(remark)

@@ -460,3 +460,17 @@ def test_data_of_a_killed_conversion_is_completed_before_it_is_read(trained, tmp
     shutil.copy(trained / "gold.spacy", draft / "new" / "train.spacy")
     run("inspect", tmp_path / "train.spacy")
     assert [path.name for path in tmp_path.iterdir()] == ["train.spacy"]
+
+
+def test_too_little_memory_is_said(trained, monkeypatch):
+    def no_memory(*_):
+        raise MemoryError("Unable to allocate")
+
+    monkeypatch.setattr("spacy_nested_ner.cli.evaluate.read_gold", no_memory)
+    output = run("evaluate", trained / "model-best", trained / "gold.spacy", code=1)
+    assert "There is not enough memory. Unable to allocate" in output
+
+
+def test_a_module_of_spacy_that_is_no_language(trained):
+    output = run("inspect", trained / "gold.spacy", "--lang", "en.syntax_iterators", code=1)
+    assert "spaCy has no language 'en.syntax_iterators'" in output

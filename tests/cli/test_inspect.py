@@ -130,6 +130,8 @@ factory = "spancat"
         (SPANCAT + "sizes = 3", "Component 'ner': 'int' object is not iterable"),
         (SPANCAT, "Component 'ner': there is no 'sizes'"),
         ("[components.ner", "odd.cfg: "),
+        ("ner = 1\nner = 2", "odd.cfg: "),
+        ("ner = ${x.y}", "odd.cfg: "),
     ],
 )
 def test_a_config_with_a_component_of_another_form(data, tmp_path, text, problem):

@@ -291,9 +291,16 @@ def strike(case: Case, kind: Any, how: str, where: float) -> Ended:
     return in_child(case.act(), LONGEST, after=where * case.seconds, number=kind)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize(
-    "case", ["convert", "train", "visualize", "evaluate", "threshold"], indirect=True
+    "case",
+    [
+        pytest.param("convert", marks=pytest.mark.share(1.5)),
+        pytest.param("train", marks=pytest.mark.share(5)),
+        "visualize",
+        "evaluate",
+        "threshold",
+    ],
+    indirect=True,
 )
 def test_kills(trial, case: Case, request) -> None:
     rng = random.Random(trial.seed)
@@ -331,7 +338,7 @@ def test_kills(trial, case: Case, request) -> None:
     )
 
 
-@pytest.mark.share(1)
+@pytest.mark.share(1.5)
 def test_kills_of_real_commands(trial, tmp_path) -> None:
     """The same, through the shell's own way: a process that starts from nothing."""
     case = convert_case(tmp_path)
