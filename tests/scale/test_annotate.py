@@ -200,6 +200,14 @@ def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
     assert [path.name for path in output.iterdir()] == ["letter"]
 
 
+def test_a_run_killed_before_its_manifest_was_there(model, parts, tmp_path):
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / f".{MANIFEST}.draft").write_text("{")
+    annotate(model, parts, output, "--limit", 3, "--resume")
+    assert list(files(output)) == ["fragment-0000000.parquet"]
+
+
 def test_errors_of_texts_are_counted_and_in_their_rows(model, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "p53"}\n{"text": null}\nno JSON\n')
     printed = annotate(model, tmp_path / "in.jsonl", tmp_path / "out", "--details")
