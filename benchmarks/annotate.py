@@ -249,7 +249,8 @@ def run_way(folder: Path, name: str, limit: int, output: Path) -> Dict[str, Any]
         function(folder, limit, output, workers)
     if not tree:
         record_tree()
-    return {"seconds": watch.seconds, "cpu_seconds": tree}
+    mib = sum(path.stat().st_size for path in output.rglob("*.parquet")) / 2**20
+    return {"seconds": watch.seconds, "cpu_seconds": tree, "output_mib": mib}
 
 
 def words_of(folder: Path, limit: int) -> Tuple[int, int]:

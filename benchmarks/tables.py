@@ -228,3 +228,21 @@ def annotation(cells: Dict[str, Any]) -> str:
         rows.append(row)
     header = ["way", "runs", "sentences/s", "words/s", "s", "CPU s", "speed", "by CPU time"]
     return markdown(header, rows)
+
+
+def plan(sentences: float, words: int, cells: Sequence[Dict[str, Any]]) -> str:
+    """One row for each system: core hours of so many sentences, and what 100 cores need for it."""
+    rows = []
+    for cell in cells:
+        hours = sentences * words / cell["words_per_cpu_second"] / 3600
+        memory = 100 * cell["mib"] / 1024
+        row = [f"`{cell['system']}`", f"{cell['words_per_cpu_second']:.0f}", f"{hours:,.0f}"]
+        rows.append([*row, f"{hours / 100:.1f}", f"{memory:.0f}"])
+    header = [
+        "system",
+        "words/s of a core",
+        "core hours",
+        "hours of 100 cores",
+        "their memory, GiB",
+    ]
+    return markdown(header, rows)

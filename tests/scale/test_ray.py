@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.clusters import local_ray
 from spacy_nested_ner.scale import Annotator
+from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
 pytest.importorskip("ray.data", reason="ray[data] is not installed")
@@ -68,3 +69,11 @@ def test_an_actor_that_is_killed_loses_nothing(ray, data, model, tmp_path):
     rows = sorted_rows(found)
     assert killed.exists()
     assert_annotated(rows, model, texts)
+
+
+def test_the_example_of_the_guide(ray, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples.prepare(tmp_path, model)
+    examples.run("ray")
+    rows = pq.read_table("annotated-by-ray").to_pylist()
+    assert sum(len(row["spans"]) for row in rows) > len(rows) == len(TEXTS)

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.clusters import local_spark
 from spacy_nested_ner.scale import Annotator
+from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
@@ -49,3 +50,11 @@ def test_details_and_a_missing_column(spark, model):
     other = frame.withColumnRenamed("text", "body")
     with pytest.raises(Exception, match=r"no column 'text'\. Its columns: 'id', 'body'"):
         other.mapInArrow(annotator.spark, schema=annotator.ddl).collect()
+
+
+def test_the_example_of_the_guide(spark, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples.prepare(tmp_path, model)
+    examples.run("pyspark")
+    rows = pq.read_table("annotated-by-spark").to_pylist()
+    assert sum(len(row["spans"]) for row in rows) > len(rows) == len(TEXTS)
