@@ -18,9 +18,18 @@ pytest.importorskip("ray.data", reason="ray[data] is not installed")
 
 
 @pytest.fixture(scope="module")
-def ray():
-    with local_ray(workers=2, object_store=200 * 2**20) as ray:
-        yield ray
+def folder(tmp_path_factory):
+    """The working directory of Ray, which stays where it was started."""
+    return tmp_path_factory.mktemp("ray")
+
+
+@pytest.fixture(scope="module")
+def ray(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(os.getcwd())
+        patch.chdir(folder)
+        with local_ray(workers=2, object_store=200 * 2**20) as ray:
+            yield ray
 
 
 @pytest.fixture
@@ -71,9 +80,8 @@ def test_an_actor_that_is_killed_loses_nothing(ray, data, model, tmp_path):
     assert_annotated(rows, model, texts)
 
 
-def test_the_example_of_the_guide(ray, model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    examples.prepare(tmp_path, model)
+def test_the_example_of_the_guide(ray, model, folder):
+    examples.prepare(folder, model)
     examples.run("ray")
-    rows = pq.read_table("annotated-by-ray").to_pylist()
+    rows = pq.read_table(folder / "annotated-by-ray").to_pylist()
     assert sum(len(row["spans"]) for row in rows) > len(rows) == len(TEXTS)

