@@ -199,6 +199,9 @@ ANNOTATION = {
     "ray two": ("Ray, two actors", "two"),
 }
 
+ANNOTATION_FIGURES = ["sentences", "sentences_per_second", "words_per_second", "seconds"]
+ANNOTATION_FIGURES += ["cpu_seconds", "load_before"]
+
 
 def annotation(cells: Dict[str, Any]) -> str:
     """One row for each way to annotate: medians, and ratios to the way it is compared with."""
@@ -208,7 +211,7 @@ def annotation(cells: Dict[str, Any]) -> str:
     median = {
         name: {
             figure: statistics.median(cell[figure] for cell in each)
-            for figure in ("sentences_per_second", "words_per_second", "seconds", "cpu_seconds")
+            for figure in ANNOTATION_FIGURES
         }
         for name, each in found.items()
     }
@@ -217,8 +220,9 @@ def annotation(cells: Dict[str, Any]) -> str:
         if name not in median:
             continue
         ours, row = median[name], [title, len(found[name])]
-        row += [f"{ours['sentences_per_second']:.0f}", f"{ours['words_per_second']:.0f}"]
-        row += [f"{ours['seconds']:.0f}", f"{ours['cpu_seconds']:.0f}"]
+        row += [f"{ours['sentences']:,.0f}", f"{ours['sentences_per_second']:.0f}"]
+        row += [f"{ours['words_per_second']:.0f}", f"{ours['seconds']:.0f}"]
+        row += [f"{ours['cpu_seconds']:.0f}", f"{ours['load_before']:.1f}"]
         if other in median and other != name:
             theirs = median[other]
             row += [f"{theirs['seconds'] / ours['seconds']:.2f} of {ANNOTATION[other][0]}"]
@@ -226,7 +230,8 @@ def annotation(cells: Dict[str, Any]) -> str:
         else:
             row += ["", ""]
         rows.append(row)
-    header = ["way", "runs", "sentences/s", "words/s", "s", "CPU s", "speed", "by CPU time"]
+    header = ["way", "runs", "sentences", "sentences/s", "words/s", "s", "CPU s", "load before"]
+    header += ["speed", "by CPU time"]
     return markdown(header, rows)
 
 

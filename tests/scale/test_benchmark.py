@@ -47,12 +47,13 @@ def test_speed_of_a_loop_and_of_one_worker(model, tmp_path):
 
 
 def test_tables_of_ways_and_of_a_plan():
-    cell = {"sentences_per_second": 10, "words_per_second": 300, "seconds": 8, "cpu_seconds": 9}
+    cell = {"sentences": 80, "sentences_per_second": 10, "words_per_second": 300, "load_before": 1}
+    cell |= {"seconds": 8, "cpu_seconds": 9}
     twice = {**cell, "seconds": 4}
     found = {"bare, 1": cell, "one, 1": cell, "one, 2": {**cell, "seconds": 10}, "two, 1": twice}
     lines = tables.annotation(found).splitlines()
     assert len(lines) == 5
-    assert lines[3].endswith("| 9 | 9 | 0.89 of a loop over `nlp.pipe` | 1.00 |")
+    assert lines[3].endswith("| 9 | 9 | 1.0 | 0.89 of a loop over `nlp.pipe` | 1.00 |")
     assert "| 2.25 of `nested-ner annotate`, one worker |" in lines[4]
     plan = tables.plan(1e9, 36, [{"system": "a", "words_per_cpu_second": 1000, "mib": 512}])
     assert plan.splitlines()[2] == "| `a` | 1000 | 10,000 | 100.0 | 50 |"
