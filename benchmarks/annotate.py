@@ -249,7 +249,8 @@ def run_way(folder: Path, name: str, limit: int, output: Path) -> Dict[str, Any]
         function(folder, limit, output, workers)
     if not tree:
         record_tree()
-    return {"seconds": watch.seconds, "cpu_seconds": tree}
+    mib = sum(path.stat().st_size for path in output.rglob("*.parquet")) / 2**20
+    return {"seconds": watch.seconds, "cpu_seconds": tree, "output_mib": mib}
 
 
 def words_of(folder: Path, limit: int) -> Tuple[int, int]:
@@ -264,50 +265,23 @@ def words_of(folder: Path, limit: int) -> Tuple[int, int]:
 
 @app.command()
 def memory(folder: Folder, limit: Limit = 0, output: Output = None) -> None:
-    """Peak of a worker after half of the texts with ever new words, and after all; and of a bare
-    loop over `nlp.pipe`, which keeps all words."""
-    found = {
-        "annotator": in_process(halves, folder, limit, annotated),
-        "bare nlp.pipe": in_process(halves, folder, limit, piped),
-    }
-    cells = [{"way": way, **figures} for way, figures in found.items()]
+    """Peak of a worker after half of the texts with ever new words, and after all."""
+    cells = [{"way": "annotator", **in_process(halves, folder, limit)}]
     typer.echo(tables.measurements({"cells": cells}))
     write_output(output, {"cells": cells})
 
 
-def halves(folder: Path, limit: int, way: Callable) -> Dict[str, Any]:
+def halves(folder: Path, limit: int) -> Dict[str, Any]:
     """MiB at the peak of each half, and growth of the second over the first."""
     ids, texts = sentences_of(folder, limit, NEW_WORDS)
-    middle, peaks = len(texts) // 2, []
-    do = way(folder)
-    for part in (slice(0, middle), slice(middle, None)):
-        do(ids[part], texts[part])
-        peaks.append(peak())
-    first, second = peaks
+    annotator, peaks = Annotator(folder / "model"), []
+    for start in range(0, len(ids), annotator.batch_size):
+        part = slice(start, start + annotator.batch_size)
+        annotator.annotate(list(ids[part]), list(texts[part]))
+        if start < len(ids) // 2 <= start + annotator.batch_size:
+            peaks.append(peak())
+    first, second = peaks[0], peak()
     return {"texts": len(texts), "mib": first, "second_mib": second, "growth": second / first - 1}
-
-
-def annotated(folder: Path) -> Callable:
-    """Annotates texts in batches, as a worker does."""
-    annotator = Annotator(folder / "model")
-
-    def do(ids: List[Optional[str]], texts: List[Any]) -> None:
-        for start in range(0, len(ids), annotator.batch_size):
-            part = slice(start, start + annotator.batch_size)
-            annotator.annotate(ids[part], texts[part])
-
-    return do
-
-
-def piped(folder: Path) -> Callable:
-    """Reads texts with `nlp.pipe`."""
-    nlp = spacy.load(folder / "model")
-
-    def do(ids: List[str], texts: List[str]) -> None:
-        for _ in nlp.pipe(texts):
-            pass
-
-    return do
 
 
 # Equal output
@@ -370,7 +344,7 @@ def place(row: Dict[str, Any]) -> List[Tuple[int, int, str]]:
 def kills(
     folder: Folder,
     runs: int = 20,
-    limit: Limit = 10_000,
+    limit: Annotated[int, typer.Option(help="First sentences, 100 a fragment")] = 1_000,
     seed: int = 0,
     output: Output = None,
 ) -> None:
@@ -383,7 +357,7 @@ def kills(
         seconds, expected = run.undisturbed()
         for what in ("worker", "parent"):
             equal = sum(
-                run.disturbed(what, chance.uniform(0.1, 0.9) * seconds) == expected
+                run.disturbed(what, chance.uniform(0.2, 1.0) * seconds) == expected
                 for _ in range(runs)
             )
             cells.append({"killed": what, "runs": runs, "equal": equal, "dead": run.take_dead()})
@@ -397,12 +371,17 @@ class Run:
     """Runs of `nested-ner annotate` with two workers."""
 
     def __init__(self, folder: Path, scratch: Path, limit: int) -> None:
-        self.folder, self.output, self.limit, self.dead = folder, scratch / "out", limit, 0
+        from pyarrow.parquet import read_table, write_table
+
+        self.model, self.input, self.output = folder / "model", scratch / SENTENCES, scratch / "out"
+        self.dead = 0
+        table = read_table(folder / SENTENCES).slice(0, limit)
+        write_table(table, self.input, row_group_size=100)
 
     def start(self, *options: str) -> subprocess.Popen:
-        paths = [str(self.folder / "model"), str(self.folder / SENTENCES), str(self.output)]
-        options = ("--workers", "2", "--limit", str(self.limit), *options)
-        command = [sys.executable, "-m", "spacy", "nested-ner", "annotate", *paths, *options]
+        paths = [str(path) for path in (self.model, self.input, self.output)]
+        command = [sys.executable, "-m", "spacy", "nested-ner", "annotate", *paths, "--workers"]
+        command += ["2", *options]
         return subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def undisturbed(self) -> Tuple[float, bytes]:

@@ -238,6 +238,9 @@ ANNOTATION = {
     "ray two": ("Ray, two actors", "two"),
 }
 
+ANNOTATION_FIGURES = ["sentences", "sentences_per_second", "words_per_second", "seconds"]
+ANNOTATION_FIGURES += ["cpu_seconds", "load_before"]
+
 
 def annotation(cells: Dict[str, Any]) -> str:
     """One row for each way to annotate: medians, and ratios to the way it is compared with."""
@@ -247,7 +250,7 @@ def annotation(cells: Dict[str, Any]) -> str:
     median = {
         name: {
             figure: statistics.median(cell[figure] for cell in each)
-            for figure in ("sentences_per_second", "words_per_second", "seconds", "cpu_seconds")
+            for figure in ANNOTATION_FIGURES
         }
         for name, each in found.items()
     }
@@ -256,8 +259,9 @@ def annotation(cells: Dict[str, Any]) -> str:
         if name not in median:
             continue
         ours, row = median[name], [title, len(found[name])]
-        row += [f"{ours['sentences_per_second']:.0f}", f"{ours['words_per_second']:.0f}"]
-        row += [f"{ours['seconds']:.0f}", f"{ours['cpu_seconds']:.0f}"]
+        row += [f"{ours['sentences']:,.0f}", f"{ours['sentences_per_second']:.0f}"]
+        row += [f"{ours['words_per_second']:.0f}", f"{ours['seconds']:.0f}"]
+        row += [f"{ours['cpu_seconds']:.0f}", f"{ours['load_before']:.1f}"]
         if other in median and other != name:
             theirs = median[other]
             row += [f"{theirs['seconds'] / ours['seconds']:.2f} of {ANNOTATION[other][0]}"]
@@ -265,5 +269,24 @@ def annotation(cells: Dict[str, Any]) -> str:
         else:
             row += ["", ""]
         rows.append(row)
-    header = ["way", "runs", "sentences/s", "words/s", "s", "CPU s", "speed", "by CPU time"]
+    header = ["way", "runs", "sentences", "sentences/s", "words/s", "s", "CPU s", "load before"]
+    header += ["speed", "by CPU time"]
+    return markdown(header, rows)
+
+
+def plan(sentences: float, words: int, cells: Sequence[Dict[str, Any]]) -> str:
+    """One row for each system: core hours of so many sentences, and what 100 cores need for it."""
+    rows = []
+    for cell in cells:
+        hours = sentences * words / cell["words_per_cpu_second"] / 3600
+        memory = 100 * cell["mib"] / 1024
+        row = [f"`{cell['system']}`", f"{cell['words_per_cpu_second']:.0f}", f"{hours:,.0f}"]
+        rows.append([*row, f"{hours / 100:.1f}", f"{memory:.0f}"])
+    header = [
+        "system",
+        "words/s of a core",
+        "core hours",
+        "hours of 100 cores",
+        "their memory, GiB",
+    ]
     return markdown(header, rows)

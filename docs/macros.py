@@ -169,6 +169,29 @@ def stress_by_format(test: str) -> str:
     return tables.by_format(read("stress", f"{test}.json")["formats"])
 
 
+def annotation(file: str) -> str:
+    """The ways to annotate many documents, and the commands that measured them."""
+    result = read("annotate", file)
+    commands = dict.fromkeys(run["command"] for run in result["runs"])
+    parts = [tables.annotation(result["cells"]), machine(result["runs"][0]), shell([*commands])]
+    return "\n\n".join(parts)
+
+
+def plan(sentences: float, words: int) -> str:
+    """What a corpus of so many sentences of so many words costs, by the measured rates."""
+    return tables.plan(sentences, words, read("annotate", "sizing.json")["cells"])
+
+
+def output_plan(sentences: float) -> str:
+    """Size of the output of so many sentences, from that of those that were measured."""
+    cell = read("annotate", "speed.json")["cells"]["one, 1"]
+    each = cell["output_mib"] * 2**20 / cell["sentences"]
+    return (
+        f"The output of {cell['sentences']:,} sentences had {cell['output_mib']:.1f} MiB, "
+        f"{each:.0f} bytes each: {each * sentences / 2**30:.0f} GiB in all, without `details`."
+    )
+
+
 def image(path: str, text: str) -> str:
     """A picture of the repository, as part of the page."""
     data = base64.b64encode((ROOT / path).read_bytes()).decode("ascii")
@@ -219,6 +242,9 @@ def define_env(env: Any) -> None:
         without_training,
         stress,
         stress_by_format,
+        annotation,
+        plan,
+        output_plan,
         image,
         command_line,
     ):

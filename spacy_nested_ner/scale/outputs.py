@@ -66,11 +66,18 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
             )
         settle(folder)
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(map(_is_foreign, folder.iterdir()))):
         raise ValueError(f"{folder} is there and holds no {MANIFEST}. Give another folder")
     folder.mkdir(parents=True, exist_ok=True)
+    for draft in folder.iterdir():
+        draft.unlink()
     with written_together([path]) as drafts:
         srsly.write_json(drafts[path], manifest)
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether it is something else than the draft of a manifest of a killed run."""
+    return not path.name.startswith(f".{MANIFEST}.")
 
 
 def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:

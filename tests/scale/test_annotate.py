@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -21,6 +23,7 @@ from typer.testing import CliRunner
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.files import DRAFT
 from spacy_nested_ner.scale.outputs import MANIFEST
+from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
 ENTRY_POINTS = "[spacy_factories]\ndies = dies:Dies\n"
@@ -153,6 +156,32 @@ def test_output_is_read_by_pandas_and_duckdb(whole):
     assert len(frame) == 50 and duckdb.sql(query).fetchall() == [(count,)]
 
 
+def test_the_guide_reads_the_output_in_pandas_and_duckdb(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples.prepare(tmp_path, model)
+    examples.run_command()
+    rows = pq.read_table("annotated").to_pylist()
+    spans = [(row["id"], span) for row in rows for span in row["spans"]]
+    texts = Counter((span["label"], span["text"]) for _, span in spans)
+    pairs = Counter(
+        (a["label"], b["label"])
+        for (x, a), (y, b) in itertools.product(spans, spans)
+        if x == y
+        and b["start"] <= a["start"]
+        and a["end"] <= b["end"]
+        and b["end"] - b["start"] > a["end"] - a["start"]
+    )
+    frames, tables = examples.run("pandas"), examples.run("duckdb")
+    top = tables["top"].fetchall()
+    assert frames["top"].sum() == sum(number for *_, number in top)
+    for found in (frames["top"].to_dict(), {(label, text): n for label, text, n in top}):
+        assert found and all(texts[key] == number for key, number in found.items())
+    nested = tables["nested"].fetchall()
+    for found in (frames["nested"].to_dict(), {(a, b): n for a, b, n in nested}):
+        assert found and all(pairs[key] == number for key, number in found.items())
+        assert max(found.values()) == max(pairs.values())
+
+
 def test_two_workers_write_the_same(model, parts, whole, tmp_path):
     annotate(model, parts, tmp_path / "out", "--workers", 2)
     assert files(tmp_path / "out") == files(whole)
@@ -202,6 +231,14 @@ def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
     (output / "letter").write_text("kept")
     assert f"holds no {MANIFEST}" in annotate(model, parts, output, code=1)
     assert [path.name for path in output.iterdir()] == ["letter"]
+
+
+def test_a_run_killed_before_its_manifest_was_there(model, parts, tmp_path):
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / f".{MANIFEST}.draft").write_text("{")
+    annotate(model, parts, output, "--limit", 3, "--resume")
+    assert list(files(output)) == ["fragment-0000000.parquet"]
 
 
 def test_errors_of_texts_are_counted_and_in_their_rows(model, tmp_path):

@@ -11,15 +11,25 @@ import pytest
 
 from benchmarks.clusters import local_ray
 from spacy_nested_ner.scale import Annotator
+from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
 pytest.importorskip("ray.data", reason="ray[data] is not installed")
 
 
 @pytest.fixture(scope="module")
-def ray():
-    with local_ray(workers=2, object_store=200 * 2**20) as ray:
-        yield ray
+def folder(tmp_path_factory):
+    """The working directory of Ray, which stays where it was started."""
+    return tmp_path_factory.mktemp("ray")
+
+
+@pytest.fixture(scope="module")
+def ray(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(os.getcwd())
+        patch.chdir(folder)
+        with local_ray(workers=2, object_store=200 * 2**20) as ray:
+            yield ray
 
 
 @pytest.fixture
@@ -68,3 +78,10 @@ def test_an_actor_that_is_killed_loses_nothing(ray, data, model, tmp_path):
     rows = sorted_rows(found)
     assert killed.exists()
     assert_annotated(rows, model, texts)
+
+
+def test_the_example_of_the_guide(ray, model, folder):
+    examples.prepare(folder, model)
+    examples.run("ray")
+    rows = pq.read_table(folder / "annotated-by-ray").to_pylist()
+    assert sum(len(row["spans"]) for row in rows) > len(rows) == len(TEXTS)

