@@ -57,9 +57,10 @@ def clean_spans(
 
 def stripped(text: str, start: int, end: int) -> Optional[Tuple[int, int]]:
     """The span without whitespace at its ends; None if nothing is left."""
-    inner = text[start:end]
-    start += len(inner) - len(inner.lstrip())
-    end -= len(inner) - len(inner.rstrip())
+    while start < end and text[start : start + 1].isspace():
+        start += 1
+    while start < end and text[end - 1 : end].isspace():
+        end -= 1
     return (start, end) if start < end else None
 
 

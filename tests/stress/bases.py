@@ -173,7 +173,8 @@ def _count_brat(files: Files) -> Optional[Count]:
     texts = _texts({name: data for name, data in files.items() if name.endswith(".ann")})
     if texts is None:
         return None
-    alone = [n for n in files if n.endswith(".txt") and f"{n[:-4]}.ann" not in files]
+    found = {name for name, data in files.items() if data != Special("folder")}
+    alone = [n for n in found if n.endswith(".txt") and f"{n[:-4]}.ann" not in found]
     lines = [line for text in texts for line in text.split("\n")]
     return Count(sum(line.startswith("T") for line in lines), len(alone))
 
@@ -316,6 +317,7 @@ def _unpack(data: Union[bytes, Special]) -> bytes:
 
 def _texts(files: Files) -> Optional[List[str]]:
     try:
-        return [data.decode("utf-8-sig") for data in _contents(files)]
+        texts = [data.decode("utf-8-sig") for data in _contents(files)]
     except ValueError:
         return None
+    return None if any("\0" in text for text in texts) else texts  # UTF-16, which XML may be
