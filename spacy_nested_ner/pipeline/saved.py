@@ -106,7 +106,7 @@ class SavedPipe(ConfiguredPipe):
                 raise
             problem = str(err).removeprefix(self._says("").removesuffix(".")).removesuffix(".")
             raise ValueError(
-                self._says(f"{place} is damaged, or not made for this component: {problem}")
+                self._says(f"{place} is damaged, or was saved with another config.cfg: {problem}")
             ) from err
 
     def _after_loading(self, source: str) -> None:
