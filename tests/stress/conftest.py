@@ -28,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # what `-k` leaves out has no share
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     total = sum(_share(item) for item in items) or 1.0
     for item in items:
