@@ -200,7 +200,7 @@ def record(trial: Any, tampered: Tampered, **more: int) -> None:
     trial.record(
         **more,
         outcomes=dict(sorted(tampered.counts.items())),
-        planted_pickles_that_ran=0,
+        planted_pickles_that_ran=int(tampered.trace.exists()),
         seconds_of_slowest=round(tampered.slowest, 2),
     )
 
