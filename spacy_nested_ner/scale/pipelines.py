@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import threading
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 LEARNED_CHARACTERS = 2_000_000
 """Of the first texts, whose words stay in the vocabulary and in the tokenizer's cache."""
+
+TRIMMED_CHARACTERS = 500_000
+"""After so many, memory that is free goes back to the system."""
 
 _loaded: Dict[Tuple[str, str, int], LoadedPipeline] = {}
 _loading = threading.Lock()
@@ -100,6 +104,7 @@ class LoadedPipeline:
         self.nlp = nlp
         self._lock = threading.Lock()
         self._learned = 0
+        self._untrimmed = 0
 
     @property
     def max_length(self) -> int:
@@ -121,3 +126,14 @@ class LoadedPipeline:
             else:
                 with self.nlp.memory_zone():
                     yield self.nlp
+            self._untrimmed += sum(map(len, texts))
+            if self._untrimmed >= TRIMMED_CHARACTERS:
+                self._untrimmed = 0
+                _trim()
+
+
+def _trim() -> None:
+    """Give free memory back to the system. The C library of Linux keeps it between what is in use,
+    where the next batch, of other lengths, may not fit in: a process would grow without end."""
+    with suppress(OSError, AttributeError):  # other systems do not know it
+        ctypes.CDLL(None).malloc_trim(0)
