@@ -128,6 +128,9 @@ def test_imports_point_one_way():
     for file in PACKAGE.rglob("*.py"):
         room = file.parent.name
         for name in imported(file):
+            if name == "spacy_nested_ner.files":  # how all rooms write
+                assert room not in MAY_IMPORT, f"{file}: {name}"
+                continue
             package, _, module = name.partition("spacy_nested_ner.corpora.")
             assert package == "" and module, f"{file}: {name}"
             if room in MAY_IMPORT:
