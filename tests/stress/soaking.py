@@ -1,6 +1,7 @@
 """A process that reads docs of ever new words: `python soaking.py MODEL MODE DOCS SECONDS SEED`.
 
-Prints JSON: memory in bytes and processor time in seconds after each chunk of docs. MODE:
+Prints JSON: processor time in seconds of each chunk of docs, and memory in bytes at first and after
+so many chunks each ("every"). MODE:
 "plain", or "zone" for memory zones; with "tokenizer " before it the tokenizer alone.
 """
 
@@ -17,6 +18,7 @@ import srsly
 from spacy.language import Language
 
 CHUNK = 100
+EVERY = 10
 # Docs before the first measurement, unless a third of the time is over: caches of a fixed size are
 # full by then.
 WARM_UP = 3000
@@ -58,13 +60,15 @@ def main(model: str, mode: str, n_docs: int, seconds: float, seed: int) -> None:
         if time.monotonic() > start + seconds / 3:
             break
     sizes, times, spans = [memory()], [], 0
-    while len(times) * CHUNK < n_docs and (len(times) < 4 or time.monotonic() < start + seconds):
+    while len(times) * CHUNK < n_docs and (len(times) < EVERY or time.monotonic() < start + seconds):
         chunk = [next(stream) for _ in range(CHUNK)]
         begin = time.process_time()
         spans += read(nlp, chunk, in_zone)
         times.append(time.process_time() - begin)
-        sizes.append(memory())
-    print(srsly.json_dumps({"chunk": CHUNK, "sizes": sizes, "times": times, "spans": spans}))
+        if len(times) % EVERY == 0:
+            sizes.append(memory())
+    measured = {"sizes": sizes, "times": times, "spans": spans}
+    print(srsly.json_dumps({"chunk": CHUNK, "every": EVERY, **measured}))
 
 
 if __name__ == "__main__":

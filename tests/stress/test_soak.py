@@ -43,6 +43,7 @@ class Soak:
         measured = srsly.json_loads(output.splitlines()[-1])
         self.sizes, self.times = measured["sizes"], measured["times"]
         self.chunk, self.spans = measured["chunk"], measured["spans"]
+        self.every = measured["every"]
 
     @property
     def docs(self) -> int:
@@ -51,7 +52,7 @@ class Soak:
 
     def growth(self) -> float:
         """Slope of the memory, bytes per doc."""
-        docs = self.chunk * np.arange(len(self.sizes))
+        docs = self.chunk * self.every * np.arange(len(self.sizes))
         return float(np.polyfit(docs, self.sizes, 1)[0])
 
     def speeds(self) -> List[float]:
