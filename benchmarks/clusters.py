@@ -1,6 +1,7 @@
 """Spark and Ray on one machine, for the tests and the benchmarks."""
 
 import os
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
@@ -34,7 +35,8 @@ def local_spark(folder: Path, workers: int, rows_per_batch: int = 10_000) -> Ite
         "spark.local.dir": str(folder),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(rows_per_batch),
     }
-    with patch.dict(os.environ, {"JAVA_HOME": str(java.parents[1])}):
+    own = {"JAVA_HOME": str(java.parents[1]), "PYSPARK_PYTHON": sys.executable}
+    with patch.dict(os.environ, own):
         builder = SparkSession.builder.master(f"local[{workers}]")
         session = builder.config(map=settings).getOrCreate()
         session.sparkContext.setLogLevel("ERROR")

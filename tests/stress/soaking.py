@@ -60,7 +60,9 @@ def main(model: str, mode: str, n_docs: int, seconds: float, seed: int) -> None:
         if time.monotonic() > start + seconds / 3:
             break
     sizes, times, spans = [memory()], [], 0
-    while len(times) * CHUNK < n_docs and (len(times) < EVERY or time.monotonic() < start + seconds):
+    while len(times) * CHUNK < n_docs and (
+        len(times) < EVERY or time.monotonic() < start + seconds
+    ):
         chunk = [next(stream) for _ in range(CHUNK)]
         begin = time.process_time()
         spans += read(nlp, chunk, in_zone)
