@@ -92,7 +92,8 @@ def test_soak(trial, tmp_path, system: str, mode: str) -> None:
         trial.record(tokenizer_alone=control.figures())
     trial.record(bytes_per_doc_beyond_vocabulary=round(beyond, 1))
     assert soak.spans > 0
-    assert beyond < NOISE / soak.docs, f"memory grows by {beyond:.0f} bytes per doc"
+    # A short run is still warming up.
+    room, least = (NOISE, 0.95) if soak.docs > 20 * SHORT else (4 * NOISE, 0.5)
+    assert beyond < room / soak.docs, f"memory grows by {beyond:.0f} bytes per doc"
     first, last = soak.speeds()
-    least = 0.95 if soak.docs > 20 * SHORT else 0.5
     assert last >= least * first, f"{first:.0f} docs per second at first, {last:.0f} at last"
