@@ -251,7 +251,7 @@ def _read_json(path: Path, place: int, first: int, columns: Columns) -> Iterator
 def _json_row(line: bytes) -> Union[Dict[str, Any], Unusable]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second for lists deep in one another
         return Unusable(f"the line is no JSON: {error}")
     return row if isinstance(row, dict) else Unusable("the line is JSON, but no object")
 

@@ -51,6 +51,15 @@ def test_bytes_that_are_no_text_cost_their_row_alone(tmp_path):
     assert isinstance(broken, Unusable) and "not UTF-8" in broken.problem
 
 
+def test_a_deeply_nested_line_costs_its_row_alone(tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "one"}}\n{{"text": {deep}}}\n{{"text": "two"}}\n', "utf8")
+    (_, one), (_, broken), (_, two) = everything(path)[0]
+    assert (one, two) == ("one", "two")
+    assert isinstance(broken, Unusable) and "no JSON" in broken.problem
+
+
 def test_json_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     lines = [
