@@ -40,10 +40,15 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10,<3.14",
-    packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
+    packages=[
+        *find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
+        "spacy_nested_ner.configs",
+    ],
+    package_dir={"spacy_nested_ner.configs": "configs"},
     package_data={
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
-        "spacy_nested_ner.evaluation.page.page": ["files/*"],
+        "spacy_nested_ner.configs": ["*.cfg"],
+        "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[
         "spacy>=3.8.0,<3.9.0",
