@@ -36,6 +36,7 @@ from benchmarks.systems import (
     takes,
     untrained_system,
 )
+from spacy_nested_ner.systems.locate_and_label.settings import seed_lengths
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -173,14 +174,6 @@ def settings_of(cell: Cell, labels: List[str]) -> Dict[str, Any]:
     if takes(cell.system, "questions"):
         changes["model"]["questions"] = questions_for(labels)
     return changes
-
-
-def seed_lengths(longest: int) -> List[int]:
-    """Every length up to 8 words, then each a fifth longer: the regressor moves the boundaries."""
-    lengths = [1]
-    while lengths[-1] < longest:
-        lengths.append(min(longest, max(lengths[-1] + 1, round(lengths[-1] * 1.2))))
-    return lengths
 
 
 def encoder_alone(transformer: Optional[str], sample: List[Doc]) -> Any:

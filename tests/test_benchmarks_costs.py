@@ -52,11 +52,6 @@ def test_growth_shows_limits_and_flat_figures() -> None:
     ]
 
 
-def test_seeds_of_all_lengths_then_ever_longer_ones() -> None:
-    lengths = growth.seed_lengths(32)
-    assert lengths == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 32]
-
-
 def test_inner_categories_do_not_count_for_outer_ones(monkeypatch) -> None:
     now = iter(range(100))
     monkeypatch.setattr(shares.time, "process_time", lambda: next(now))

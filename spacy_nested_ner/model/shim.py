@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class HeadShim(TorchShim):
     """Holds a head, which is built when the width of the words and the labels are known.
 
-    system: says which class the head is of. settings: for the head.
+    system: says which class the head is of. settings: for the head, as the config gives them.
     """
 
     what = "head of this component"
@@ -25,9 +25,14 @@ class HeadShim(TorchShim):
     def __init__(self, system: System, settings: ModelSettings) -> None:
         super().__init__(None)
         self.system = system
-        self.settings = settings
+        self.given = self.settings = settings
         self.width: Optional[int] = None
         self.n_labels = 0
+
+    def fit(self, longest: int) -> None:
+        """Let the settings fit training data whose longest entity has so many words; before
+        `build`."""
+        self.settings = self.system.fitted(self.given, longest)
 
     def build(self, width: int, n_labels: int) -> None:
         """Make a fresh head for word vectors of this width and so many labels."""

@@ -131,7 +131,7 @@ class NestedNER(SavedPipe):
             )
         if found.docs and self.key not in found.docs:
             self._warn_once("key", found.problem(self.key))
-        self._report_lost(get_examples())
+        head_shim(self.model).fit(self._longest_entity(get_examples()))
         docs = self._annotated([eg.x for eg in sample], nlp)
         rows = self._segments_as_given(docs).rows
         self.cfg["learned_from"] = dict(NOTHING_SEEN)
@@ -150,14 +150,19 @@ class NestedNER(SavedPipe):
                 raise ValueError(self._says(missing_annotation(attr)))
         return docs
 
-    def _report_lost(self, examples: Iterable[Example]) -> None:
-        """Count the gold spans of the whole sample that cannot be learned from."""
+    def _longest_entity(self, examples: Iterable[Example]) -> int:
+        """Words of the longest entity of the whole sample; counts, too, the gold spans that cannot
+        be learned from."""
         lost: Dict[str, int] = {}
+        longest = 0
         for eg in examples:
-            rows = self._segments_as_given([eg.predicted]).rows
-            for reason, count in self._place([eg], rows).lost.items():
+            placed = self._place([eg], self._segments_as_given([eg.predicted]).rows)
+            for entities in placed.entities:
+                longest = max([longest, *(last - first + 1 for first, last, _ in entities)])
+            for reason, count in placed.lost.items():
                 lost[reason] = lost.get(reason, 0) + count
         self._warn_lost(lost, "the training data")
+        return longest
 
     def __call__(self, doc: Doc, *, batch_size: int = 1, **options: Any) -> Doc:
         """Apply the pipe to one doc. options: see `pipe`.

@@ -157,6 +157,10 @@ class System:
         """
         return tok2vec, settings
 
+    def fitted(self, settings: ModelSettings, longest: int) -> ModelSettings:
+        """The settings for training data whose longest entity has so many words."""
+        return settings
+
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
         """What limits a model of these settings; empty for any number of entities of any length.
 

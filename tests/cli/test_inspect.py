@@ -38,7 +38,7 @@ def test_inspect(data, tmp_path):
     printed = " ".join(run("inspect", data, data, "-o", tmp_path / "report.json").split())
     assert "Label 'DNA' has 2 entities in train, fewer than 50." in printed
     assert "3 sentences (100.0 %) and 4 entities (100.0 %, by text and label)" in printed
-    for name in ("piqn_ner queries", "mrc_ner none", "locate_and_label_ner seed lengths"):
+    for name in ("piqn_ner queries", "mrc_ner none", "locate_and_label_ner none"):
         assert name in printed
     report = json.loads((tmp_path / "report.json").read_text("utf8"))
     assert report["train"]["nested_entities"] == 4 and report["dev"]["entities"] == 4
@@ -101,8 +101,8 @@ def test_inspect_reports_what_it_cannot_use(data, options, problem):
 @pytest.mark.parametrize(
     "setting, problem",
     [
-        ("lengths = 3", "Component 'ner': lengths must be a list of whole numbers"),
-        ('lengths = ["x"]', "Component 'ner': lengths must be a list of whole numbers"),
+        ("lengths = 3", "Component 'ner': lengths must be null or a list of whole numbers"),
+        ('lengths = ["x"]', "Component 'ner': lengths must be null or a list of whole numbers"),
         ("seed_iou = null", "Component 'ner': seed_iou must be a number"),
     ],
 )

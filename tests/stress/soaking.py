@@ -1,8 +1,9 @@
 """A process that reads docs of ever new words: `python soaking.py MODEL MODE DOCS SECONDS SEED`.
 
-Prints JSON: processor time in seconds of each chunk of docs, and memory in bytes at first and after
-so many chunks each ("every"). MODE:
-"plain", or "zone" for memory zones; with "tokenizer " before it the tokenizer alone.
+Prints JSON: processor time in seconds of each chunk of docs and, right after it, of the yardstick,
+a piece of work that is the same each time; and memory in bytes at first and after so many chunks
+each ("every"). MODE: "plain", or "zone" for memory zones; with "tokenizer " before it the tokenizer
+alone.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from typing import Iterator, List
 
 import spacy
 import srsly
+import torch
 from spacy.language import Language
 
 CHUNK = 100
@@ -22,6 +24,7 @@ EVERY = 10
 # Docs before the first measurement, unless a third of the time is over: caches of a fixed size are
 # full by then.
 WARM_UP = 3000
+TABLE = torch.ones(1 << 22)  # 16 MB: more than the cache that a processor has to itself
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-äöüßéøλ"
 
 
@@ -49,17 +52,30 @@ def read(nlp: Language, chunk: List[str], in_zone: bool) -> int:
         return sum(len(doc.spans.get("sc", ())) for doc in nlp.pipe(chunk, batch_size=64))
 
 
+def yardstick(draw: torch.Generator) -> float:
+    """Processor time in seconds of work that knows nothing of docs: how fast the machine is now at
+    products, at Python and at memory."""
+    places = torch.randint(len(TABLE), (100_000,), generator=draw)
+    values = torch.ones(128, 128)
+    begin = time.process_time()
+    for _ in range(50):
+        values = (values @ values).tanh()
+    TABLE[places].sum()
+    sum(len(str(number)) for number in range(10_000))
+    return time.process_time() - begin
+
+
 def main(model: str, mode: str, n_docs: int, seconds: float, seed: int) -> None:
     nlp = spacy.load(model)
     in_zone = mode.endswith("zone")
     if mode.startswith("tokenizer"):
         nlp.select_pipes(enable=[])
-    stream, start = texts(seed), time.monotonic()
+    stream, draw, start = texts(seed), torch.Generator(), time.monotonic()
     for _ in range(WARM_UP // CHUNK):
         read(nlp, [next(stream) for _ in range(CHUNK)], in_zone)
         if time.monotonic() > start + seconds / 3:
             break
-    sizes, times, spans = [memory()], [], 0
+    sizes, times, yardsticks, spans = [memory()], [], [], 0
     while len(times) * CHUNK < n_docs and (
         len(times) < EVERY or time.monotonic() < start + seconds
     ):
@@ -67,9 +83,10 @@ def main(model: str, mode: str, n_docs: int, seconds: float, seed: int) -> None:
         begin = time.process_time()
         spans += read(nlp, chunk, in_zone)
         times.append(time.process_time() - begin)
+        yardsticks.append(yardstick(draw))
         if len(times) % EVERY == 0:
             sizes.append(memory())
-    measured = {"sizes": sizes, "times": times, "spans": spans}
+    measured = {"sizes": sizes, "times": times, "yardsticks": yardsticks, "spans": spans}
     print(srsly.json_dumps({"chunk": CHUNK, "every": EVERY, **measured}))
 
 

@@ -1,18 +1,30 @@
 """Locate and Label (Shen et al. 2021)."""
 
+from dataclasses import replace
 from typing import Any, List, Mapping
 
-from spacy_nested_ner.systems.base import Limit, System
+from spacy_nested_ner.systems.base import Limit, ModelSettings, System
 from spacy_nested_ner.systems.locate_and_label.settings import (
+    USUAL_LENGTH,
     LocateAndLabelOptions,
     LocateAndLabelSettings,
+    seed_lengths,
 )
 
 
 class LocateAndLabelSystem(System):
-    """Limited by the lengths of its seed spans and the reach of its regressor."""
+    """Limited by the lengths of its seed spans and the reach of its regressor, where the lengths
+    are given."""
+
+    def fitted(self, settings: ModelSettings, longest: int) -> ModelSettings:
+        assert isinstance(settings, LocateAndLabelSettings)
+        if settings.lengths is not None:
+            return settings
+        return replace(settings, lengths=seed_lengths(max(longest, USUAL_LENGTH)))
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
+        if settings["lengths"] is None:
+            return []
         lengths = list(settings["lengths"])
         names = ("seed_iou", "regressor")
         moves = settings["regressor"] is not None

@@ -18,6 +18,7 @@ from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
     LocateAndLabelSettings,
+    seed_lengths,
 )
 from spacy_nested_ner.systems.locate_and_label.spans import (
     SpanMLP,
@@ -47,7 +48,7 @@ class LocateAndLabel(Head):
         super().__init__()
         s, h = settings, settings.hidden_width
         self.width, self.n_labels = width, n_labels
-        self.lengths = sorted(set(s.lengths))
+        self.lengths = sorted(set(s.lengths or seed_lengths()))
         self.regressor, self.classifier = s.regressor, s.classifier
         self.seed_iou, self.negatives = s.seed_iou, s.negatives
         self.soft_examples = s.soft_examples

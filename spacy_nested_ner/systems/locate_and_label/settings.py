@@ -7,6 +7,17 @@ from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
 
 
+USUAL_LENGTH = 14  # seeds reach that far, however short the entities of the training data are
+
+
+def seed_lengths(longest: int = USUAL_LENGTH) -> List[int]:
+    """Every length up to 8 words, then each a fifth longer: the regressor moves the boundaries."""
+    lengths = [1]
+    while lengths[-1] < longest:
+        lengths.append(min(longest, max(lengths[-1] + 1, round(lengths[-1] * 1.2))))
+    return lengths
+
+
 @dataclass(frozen=True)
 class LocateAndLabelSettings(ModelSettings):
     """Settings of the model.
@@ -14,7 +25,8 @@ class LocateAndLabelSettings(ModelSettings):
     hidden_width: width of the word-level BiLSTM.
     lstm_layers: layers of the word-level BiLSTM (section 2.1); 0 where the encoder has one of its
         own.
-    lengths: lengths of the seed spans, in words (section 2.2).
+    lengths: lengths of the seed spans, in words (section 2.2); null takes those of `seed_lengths`
+        for the longest entity of the training data.
     regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
         the sentence (authors' code), which moves a boundary to the right only; null, not at all.
     span_filter: a filter chooses the proposals among the seeds (eq. 1-3); false: every seed is one.
@@ -28,10 +40,8 @@ class LocateAndLabelSettings(ModelSettings):
 
     hidden_width: int = setting(128, least=1, source="configs/locate_and_label_paper.cfg")
     lstm_layers: int = setting(1, least=0, source="configs/locate_and_label_paper.cfg")
-    lengths: List[int] = setting(
-        [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14],
-        least=1,
-        source="configs/locate_and_label_paper.cfg; benchmarks/ablations",
+    lengths: Optional[List[int]] = setting(
+        None, least=1, source="configs/locate_and_label_paper.cfg; benchmarks/ablations"
     )
     regressor: Optional[str] = setting(
         "linear", choices=("linear", "sigmoid"), source="table 3; benchmarks/ablations"
@@ -49,7 +59,7 @@ class LocateAndLabelSettings(ModelSettings):
     )
 
     def conflict(self) -> Optional[str]:
-        if not self.lengths:
+        if self.lengths == []:
             return "lengths is empty, must be a list of whole numbers of at least 1"
         return None
 
