@@ -1,10 +1,16 @@
-"""The variables of project.yml reach the commands that they are for."""
+"""The variables of project.yml reach the commands that they are for, and a corpus of one's own goes
+through all of them."""
 
+import json
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, List
 
 import pytest
+import spacy
 from spacy import util
 from spacy.cli._util import parse_config_overrides
 from spacy.training.initialize import init_nlp
@@ -44,3 +50,34 @@ def test_one_corpus_does_not_overwrite_what_another_gave(folder) -> None:
 def test_tokens_are_those_of_the_pipeline() -> None:
     words = commands()["convert"]
     assert words[words.index("--tokens") + 1] == "spacy"
+
+
+def doccano(path: Path, lines: int) -> None:
+    """An export with nested entities, no line twice."""
+    with path.open("w", encoding="utf8") as file:
+        for number in range(lines):
+            name = f"Stadt {number}"
+            text = f"Die Universität von {name} ruft."
+            end = text.index(" ruft")
+            label = [[4, end, "ORG"], [end - len(name), end, "ORT"]]
+            file.write(json.dumps({"id": number, "text": text, "label": label}) + "\n")
+
+
+def test_ones_own_corpus_from_the_export_to_a_package(tmp_path) -> None:
+    shutil.copy(ROOT / "project.yml", tmp_path)
+    doccano(tmp_path / "export.jsonl", 80)
+    own = {"corpus": "staedte", "format": "doccano", "source": "export.jsonl", "lang": "de"}
+    variables = [word for name, value in own.items() for word in (f"--vars.{name}", value)]
+    command = [sys.executable, "-m", "spacy", "project", "run", "own", str(tmp_path), *variables]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    scores = json.loads((tmp_path / "metrics" / "staedte.json").read_text("utf8"))
+    (pipeline,) = scores["pipelines"]
+    assert pipeline["strict"]["micro"]["f"] > 0.9
+    assert list((tmp_path / "packages").rglob("de_staedte-0.0.1.tar.gz"))
+    nlp = spacy.load(tmp_path / "training" / "staedte" / "model-best")
+    found = nlp("Die Universität von Stadt 99 ruft.").spans["sc"]
+    assert {(span.text, span.label_) for span in found} == {
+        ("Universität von Stadt 99", "ORG"),
+        ("Stadt 99", "ORT"),
+    }

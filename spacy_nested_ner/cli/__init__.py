@@ -13,6 +13,7 @@ from spacy_nested_ner.cli.annotate import annotate_cli
 from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
 from spacy_nested_ner.cli.evaluate import evaluate_cli
 from spacy_nested_ner.cli.export import ExportCommand, export_cli
+from spacy_nested_ner.cli.init import init_cli
 from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.output import plain_output
 from spacy_nested_ner.cli.threshold import threshold_cli
@@ -36,6 +37,7 @@ nested_ner_cli.command("annotate")(annotate_cli)
 nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
 nested_ner_cli.command("evaluate")(evaluate_cli)
 nested_ner_cli.command("export", cls=ExportCommand)(export_cli)
+nested_ner_cli.command("init")(init_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
 nested_ner_cli.command("threshold")(threshold_cli)
 nested_ner_cli.command("visualize")(visualize_cli)

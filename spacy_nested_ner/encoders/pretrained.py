@@ -10,6 +10,7 @@ import srsly
 import torch
 from safetensors.torch import load as load_tensors
 from spacy.tokens import Doc
+from thinc.api import Model
 from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 # Model types whose positions start behind the padding index, as RoBERTa's do.
 ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
 SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
+
+
+# Rates for a pretrained encoder are around 5e-5; those for one from scratch, 1e-3 and more, make it
+# forget what it knows.
+HIGHEST_RATE = 3e-4
+
+
+def learns_too_fast(encoder: Model[Any, Any], rate: float) -> bool:
+    """Whether a pretrained encoder in this model learns at a rate for one from scratch."""
+    return rate > HIGHEST_RATE and any(
+        isinstance(shim, PretrainedShim) and not node.attrs.get("frozen")
+        for node in encoder.walk()
+        for shim in node.shims
+    )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from spacy.training import Example, validate_examples
 from spacy.util import minibatch
 from thinc.api import Optimizer, set_dropout_rate
 
+from spacy_nested_ner.encoders.pretrained import learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
     missing_annotation,
@@ -48,6 +49,12 @@ WHOLE_DOC = (
     "it learned from single sentences and now reads docs of more than {whole} words without "
     "sentence boundaries, where it may find little. Set split_sentences to true, or put a "
     "sentencizer, parser or senter before it"
+)
+
+TOO_FAST = (
+    "its pretrained encoder learns at a rate of {rate:g}, at which it forgets what it knows. Take "
+    "the optimizer of a shipped config, `spacy_nested_ner.AdamW.v1` with a learn_rate of 0.0001 or "
+    "less for the encoder and a head_learn_rate of 0.001"
 )
 
 
@@ -366,6 +373,8 @@ class NestedNER(SavedPipe):
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Update the weights; see `GroupedOptimizer`."""
+        if learns_too_fast(encoder_of(self.model), sgd.learn_rate):
+            self._warn_once("rate", TOO_FAST.format(rate=sgd.learn_rate))
         if isinstance(sgd, GroupedOptimizer):
             for part in head_parts(self.model):
                 sgd.set_group(HEAD, part)

@@ -13,6 +13,9 @@ TABLE: Dict[str, Union[str, System]] = {
     "mrc": "spacy_nested_ner.systems.mrc:SYSTEM",
 }
 
+# By the F1 that they reach in equal time, see docs/benchmarks.md: which one `init` takes first.
+BEST_FIRST = ("locate_and_label", "proposer_regressor", "piqn", "diffusion", "mrc")
+
 
 def get_system(name: str) -> System:
     """A system by the name of its folder.

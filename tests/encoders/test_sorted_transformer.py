@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ import torch
 from encoders import TEXTS, WIDTH, pooled_by_hand
 from spacy.tokens import Doc
 from spacy.util import fix_random_seed, registry
+from thinc.api import Adam
 
 from spacy_nested_ner.encoders.sorted_transformer import (
     build_sorted_transformer,
     encoder_shim,
 )
-from tests.conftest import SMALL_MODELS, make_examples
+from tests.conftest import SMALL_MODELS, make_examples, make_pipeline
 
 transformers = pytest.importorskip("transformers")
 
@@ -203,6 +205,23 @@ def test_one_encoder_for_two_components(tiny_bert) -> None:
     assert nlp.get_pipe("tok2vec").model.to_bytes() != before
     for name in ("piqn_ner", "locate_and_label_ner", "spancat"):
         assert history[-1][name] < 0.7 * history[0][name], name
+
+
+@pytest.mark.parametrize(
+    ("rate", "frozen", "warned"), [(0.001, False, 1), (0.0001, False, 0), (0.001, True, 0)]
+)
+def test_a_rate_for_an_encoder_from_scratch_is_warned_of_once(
+    tiny_bert, rate, frozen, warned
+) -> None:
+    encoder = {"@architectures": "spacy_nested_ner.SortedTransformer.v1", "name": str(tiny_bert)}
+    nlp = make_pipeline("piqn_ner", {"tok2vec": {**encoder, "frozen": frozen}})
+    optimizer = Adam(rate)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            nlp.update(make_examples(nlp), sgd=optimizer)
+    about = [str(each.message) for each in caught if "learns at a rate of" in str(each.message)]
+    assert len(about) == warned and all("'ner'" in text and "0.001" in text for text in about)
 
 
 def test_registered_and_cheap_to_import() -> None:

@@ -6,7 +6,6 @@ from typing import List, Optional
 from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
 
-
 USUAL_LENGTH = 14  # seeds reach that far, however short the entities of the training data are
 
 

@@ -1,0 +1,236 @@
+"""Which config fits some data: the rules behind `nested-ner init`. docs/guide/training.md has them,
+with the figures that they come from."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Tuple
+
+import spacy_nested_ner
+from spacy_nested_ner.systems import BEST_FIRST, System, get_system
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from thinc.api import Config
+
+CNN, LISTENER = "cnn", "listener"
+COMPONENT = "ner"  # in all shipped configs
+# Where passes over the data are many they gain nothing more.
+FEWEST_STEPS, MOST_PASSES = 300, 60
+TIMED_STEPS, TIMED_DOCS = 16, 200
+# Each score on dev predicts it twice: to score it, and to choose the threshold that is saved.
+PREDICTIONS = 2
+# Of the time of a training, for scores on dev.
+SCORING_SHARE = 0.2
+
+
+def shipped_config(name: str) -> Path:
+    """A config of the package; in a clone of the repository they lie beside it.
+
+    Raises ValueError if there is none of that name.
+    """
+    package = Path(spacy_nested_ner.__file__).parent
+    for folder in (package, package.parent):
+        path = folder / "configs" / name
+        if path.is_file():
+            return path
+    raise ValueError(f"{package} has no config {name}. Install the package again.")
+
+
+@dataclass
+class Recipe:
+    """A config, and in words why it is as it is.
+
+    batches: that the batcher makes of one pass over the training data. reasons: by subject.
+    warnings: what deserves attention, entities that cannot be found first.
+    """
+
+    config: Config
+    batches: int = 1
+    reasons: Dict[str, str] = field(default_factory=dict)
+    warnings: List[str] = field(default_factory=list)
+
+    @property
+    def training(self) -> Dict[str, Any]:
+        """The section of that name."""
+        return self.config["training"]
+
+    def text(self) -> str:
+        """The whole config, settings that are left at their defaults included."""
+        return _pipeline(self.config).config.to_str()
+
+    def set_steps(self, steps: int, note: str = "") -> None:
+        """Set the length of the training; rates and scores on dev follow it."""
+        self.training["max_steps"] = steps
+        passes = steps / self.batches
+        self.reasons["Training"] = f"{steps} steps, {passes:.1f} passes over the data{note}"
+
+    def fit_time(self, minutes: float, gpu_id: int = -1) -> None:
+        """Set the length of the training to a time on this machine, by running some of its steps.
+
+        Raises ValueError if the time is too short.
+        """
+        step, doc, docs = measure(self.config, gpu_id)
+        scored = self.training["eval_frequency"]["evaluations"] * PREDICTIONS * doc
+        limit = int(60 * minutes * SCORING_SHARE / scored)
+        note = f", {minutes:g} minutes at {step:.2g} s per step"
+        if limit < docs:
+            docs = max(1, limit)
+            self.config["corpora"]["dev"]["limit"] = docs
+            note += f" and scores on the first {docs} docs of dev"
+        steps = int((60 * minutes - docs * scored) / step)
+        if steps < FEWEST_STEPS:
+            least = FEWEST_STEPS * step / 60 / (1 - SCORING_SHARE)
+            raise ValueError(
+                f"{minutes:g} minutes are {max(0, steps)} steps here. Give at least {least:.1f} "
+                f"minutes, which are {FEWEST_STEPS} steps."
+            )
+        self.set_steps(steps, note)
+
+
+def recipe_for(train_path: Path, dev_path: Path, encoder: str, spans_key: str, lang: str) -> Recipe:
+    """Choose system, encoder and number of steps.
+
+    encoder: `CNN`, `LISTENER`, or folder or hub name of a pretrained transformer.
+
+    Raises ValueError if the data cannot be read or hold nothing to learn; ImportError if something
+    is to be installed.
+    """
+    from spacy.util import load_config
+
+    from spacy_nested_ner.cli.inspect import inspect
+
+    report = inspect(train_path, dev_path, spans_key=spans_key, lang=lang)
+    system, lost = choose_system(report["limits"])
+    kind = "cnn" if encoder in (CNN, LISTENER) else "transformer"
+    recipe = Recipe(load_config(shipped_config(f"{system.name}_{kind}.cfg")))
+    config = recipe.config
+    config["paths"].update(train=str(train_path), dev=str(dev_path))
+    config["nlp"]["lang"] = lang
+    config["components"][COMPONENT]["spans_key"] = spans_key
+    recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
+    recipe.reasons["Encoder"] = use_encoder(config, encoder)
+    recipe.reasons["Data"] = described(report["train"])
+    factories = tuple(get_system(name).factory for name in BEST_FIRST)
+    others = (warning for warning in report["warnings"] if not warning.startswith(factories))
+    recipe.warnings = [*lost, *others]
+    recipe.batches = batches_of_a_pass(config)
+    most = max(FEWEST_STEPS, MOST_PASSES * recipe.batches)
+    recipe.set_steps(min(recipe.training["max_steps"], most))
+    return recipe
+
+
+def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
+    """The best system of those that can find the most gold entities, and what it cannot find.
+
+    limits: rows of `inspect`.
+    """
+
+    def out_of_reach(system: System) -> int:
+        rows = [row for row in limits if row["factory"] == system.factory]
+        return sum(row.get("entities_over", 0) for row in rows)
+
+    system = min(map(get_system, BEST_FIRST), key=out_of_reach)  # of equals the first
+    lost = out_of_reach(system)
+    words = f"{system.factory} cannot find {lost} entities of the training data"
+    return system, [f"{words}, and no other system fewer."] if lost else []
+
+
+def use_encoder(config: Config, encoder: str) -> str:
+    """Put the encoder in place. Returns what it is, in words."""
+    model = config["components"][COMPONENT]["model"]
+    if encoder not in (CNN, LISTENER):
+        if not find_spec("spacy_transformers"):
+            remedy = 'pip install "spacy_nested_ner[transformers]"'
+            raise ImportError(f"A transformer needs spacy-transformers: {remedy}.")
+        config["paths"]["transformer"] = encoder
+        return f"the pretrained transformer {encoder}, fine-tuned at a learning rate of its own"
+    if encoder == CNN:
+        return "a small CNN, trained from scratch: nothing to download"
+    shared = model["tok2vec"]
+    model["tok2vec"] = {
+        "@architectures": "spacy.Tok2VecListener.v1",
+        "width": shared["width"],
+        "upstream": "*",
+    }
+    config["components"] = {
+        "tok2vec": {"factory": "tok2vec", "model": shared},
+        **config["components"],
+    }
+    config["nlp"]["pipeline"] = ["tok2vec", *config["nlp"]["pipeline"]]
+    return "a small CNN as component 'tok2vec', which further components can share"
+
+
+def described(split: Mapping[str, Any]) -> str:
+    """What `inspect` counted, in words."""
+    return (
+        f"{split['sentences']} sentences, {split['entities']} entities of up to "
+        f"{split['max_length']} words, up to {split['max_depth']} inside one another"
+    )
+
+
+def _pipeline(config: Config) -> Language:
+    from spacy.util import load_model_from_config
+
+    return load_model_from_config(config, auto_fill=True)
+
+
+def _resolved(nlp: Language) -> Tuple[Dict[str, Any], Any, Any]:
+    """The training section with functions for names, and the readers of train and dev."""
+    from spacy.schemas import ConfigSchemaTraining
+    from spacy.util import registry, resolve_dot_names
+
+    config = nlp.config.interpolate()
+    training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
+    corpora = resolve_dot_names(config, [training["train_corpus"], training["dev_corpus"]])
+    return (training, *corpora)
+
+
+def batches_of_a_pass(config: Config) -> int:
+    """Into how many batches the training data fall."""
+    nlp = _pipeline(config)
+    training, train, _ = _resolved(nlp)
+    return max(1, sum(1 for _ in training["batcher"](train(nlp))))
+
+
+def measure(config: Config, gpu_id: int = -1) -> Tuple[float, float, int]:
+    """Seconds of a training step, seconds of predicting a doc of dev, and docs of dev."""
+    import spacy
+    from spacy.training.initialize import init_nlp
+    from spacy.training.loop import create_train_batches, train_while_improving
+
+    if gpu_id >= 0:
+        spacy.require_gpu(gpu_id)
+    nlp = init_nlp(config, use_gpu=gpu_id)
+    training, train, dev = _resolved(nlp)
+    steps = train_while_improving(
+        nlp,
+        training["optimizer"],
+        create_train_batches(nlp, train, training["batcher"], 0),
+        evaluate=lambda: (0.0, {}),
+        dropout=training["dropout"],
+        eval_frequency=TIMED_STEPS + 1,
+        accumulate_gradient=training["accumulate_gradient"],
+        patience=0,
+        max_steps=0,
+        exclude=[],
+        annotating_components=[],
+        before_update=None,
+    )
+    times = [_seconds(lambda: next(steps)) for _ in range(TIMED_STEPS)]
+    docs = list(dev(nlp))
+    sample = docs[:TIMED_DOCS]
+    nlp.evaluate(sample[:1])  # what the first prediction makes is made once
+    seconds = _seconds(lambda: nlp.evaluate(sample)) / len(sample)
+    # The first steps are slower: memory is taken, products of each shape are compiled.
+    return statistics.mean(times[TIMED_STEPS // 2 :]), seconds, len(docs)
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin

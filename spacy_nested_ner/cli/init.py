@@ -1,0 +1,64 @@
+"""`nested-ner init`: a config for one's own data."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
+
+TrainArg = Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data, a .spacy file")]
+DevArg = Annotated[Path, typer.Argument(metavar="DEV", help="Development data, a .spacy file")]
+ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG", help="To write")]
+EncoderOpt = Annotated[
+    str,
+    typer.Option(
+        help="cnn: a small one, trained from scratch. listener: the same in a component 'tok2vec' "
+        "that others can share. Else the folder or the hub name of a pretrained transformer"
+    ),
+]
+MinutesOpt = Annotated[
+    Optional[float],
+    typer.Option(help="Length of the training on this machine; some steps are run to measure it"),
+]
+LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
+ForceOpt = Annotated[bool, typer.Option("--force", "-F", help="Write over a file that is there")]
+
+
+def init_cli(
+    train_path: TrainArg,
+    dev_path: DevArg,
+    config_path: ConfigArg,
+    encoder: EncoderOpt = "cnn",
+    minutes: MinutesOpt = None,
+    spans_key: SpansKeyOpt = "sc",
+    lang: LangOpt = "en",
+    gpu_id: GpuOpt = -1,
+    force: ForceOpt = False,
+) -> None:
+    """Write a config for `spacy train` that fits the data, and say why it is as it is."""
+    from spacy_nested_ner.cli._recipe import recipe_for
+    from spacy_nested_ner.files import written_together
+
+    with failing("Cannot make a config."):
+        if config_path.exists() and not force:
+            raise ValueError(f"{config_path} is there already. Choose another name, or --force.")
+        recipe = recipe_for(train_path, dev_path, encoder, spans_key, lang)
+        if minutes is not None:
+            recipe.fit_time(minutes, gpu_id)
+        with written_together([config_path]) as drafts:
+            for draft in drafts.values():
+                draft.write_text(recipe.text(), encoding="utf8")
+    for what, why in recipe.reasons.items():
+        typer.echo(f"{what:10} {why}")
+    for warning in recipe.warnings:
+        msg.warn(warning)
+    msg.good("Train with")
+    gpu = ["--gpu-id", str(gpu_id)] if gpu_id >= 0 else []
+    command = ["python", "-m", "spacy", "train", str(config_path), "--output", "training", *gpu]
+    typer.echo(shlex.join(command))

@@ -1,0 +1,129 @@
+"""`nested-ner init`: a config that `spacy train` takes as it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli.train import train
+from spacy.tokens import DocBin
+from spacy.util import load_config
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.cli._recipe import choose_system
+from tests.conftest import make_examples
+
+
+def run(*args, code=0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, ["init", *(str(arg) for arg in args)])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs).to_disk(folder / "train.spacy")
+    DocBin(docs=docs[:4]).to_disk(folder / "dev.spacy")
+    return folder
+
+
+def init(corpus: Path, config: Path, *options, code=0) -> str:
+    return run(corpus / "train.spacy", corpus / "dev.spacy", config, *options, code=code)
+
+
+def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None:
+    path = tmp_path / "mine.cfg"
+    printed = init(corpus, path)
+    for reason in (
+        "System locate_and_label_ner",
+        "Encoder a small CNN",
+        "Data 10 sentences",
+        "Training 300 steps",
+        f"python -m spacy train {path} --output training",
+        "4 sentences of dev (100.0 %) are in train word for word",
+    ):
+        assert reason in printed
+    config = load_config(path)
+    # All settings stand there, those at their defaults too.
+    assert config["components"]["ner"]["overlap"] == "all"
+    assert config["components"]["ner"]["model"]["seed_iou"] == 0.7
+    assert config["paths"]["train"] == str(corpus / "train.spacy")
+    assert config["training"]["optimizer"]["learn_rate"]["total_steps"] == "${training.max_steps}"
+    train(path, tmp_path / "out", overrides={"training.max_steps": 2})
+    assert spacy.load(tmp_path / "out" / "model-last").pipe_names == ["ner"]
+
+
+def test_a_file_that_is_there_stays(corpus, tmp_path) -> None:
+    path = tmp_path / "mine.cfg"
+    path.write_text("[mine]\n", encoding="utf8")
+    assert "is there already" in init(corpus, path, code=1)
+    assert path.read_text("utf8") == "[mine]\n"
+    init(corpus, path, "--force")
+    assert load_config(path)["nlp"]["pipeline"] == ["ner"]
+
+
+def test_behind_a_shared_encoder(corpus, tmp_path) -> None:
+    path = tmp_path / "mine.cfg"
+    assert "component 'tok2vec'" in init(corpus, path, "--encoder", "listener", "--lang", "de")
+    train(path, tmp_path / "out", overrides={"training.max_steps": 2})
+    nlp = spacy.load(tmp_path / "out" / "model-last")
+    assert nlp.pipe_names == ["tok2vec", "ner"] and nlp.lang == "de"
+    (listener,) = nlp.get_pipe("tok2vec").listeners
+    assert listener.name == "tok2vec_listener" or "listener" in listener.name
+
+
+def test_on_a_pretrained_transformer(corpus, tmp_path, tiny_bert) -> None:
+    path = tmp_path / "mine.cfg"
+    assert f"transformer {tiny_bert}" in init(corpus, path, "--encoder", tiny_bert)
+    config = load_config(path).interpolate()
+    assert config["components"]["ner"]["model"]["tok2vec"]["name"] == str(tiny_bert)
+    rates = config["training"]["optimizer"]
+    assert rates["learn_rate"]["initial_rate"] <= 1e-4 < rates["head_learn_rate"]["initial_rate"]
+
+
+def test_no_such_transformer(corpus, tmp_path) -> None:
+    path = tmp_path / "mine.cfg"
+    assert "Cannot make a config" in init(corpus, path, "--encoder", tmp_path / "none", code=1)
+    assert not path.exists()
+
+
+def test_a_training_of_so_many_minutes(corpus, tmp_path) -> None:
+    steps = []
+    for minutes in (1, 4):
+        path = tmp_path / f"{minutes}.cfg"
+        printed = init(corpus, path, "--minutes", minutes)
+        assert re.search(rf"{minutes} minutes at [\d.]+ s per step", printed)
+        steps.append(load_config(path)["training"]["max_steps"])
+    assert steps[1] > 1.5 * steps[0]
+    printed = init(corpus, tmp_path / "short.cfg", "--minutes", 0.001, code=1)
+    assert re.search(r"Give at least [\d.]+ minutes, which are 300 steps", printed)
+    assert not (tmp_path / "short.cfg").exists()
+
+
+@pytest.mark.parametrize(
+    ("over", "chosen", "lost"),
+    [
+        ({}, "locate_and_label", 0),
+        ({"locate_and_label": 3}, "proposer_regressor", 0),
+        ({"locate_and_label": 3, "proposer_regressor": 3, "piqn": 2, "diffusion": 4, "mrc": 9},
+         "piqn", 2),
+    ],
+)  # fmt: skip
+def test_the_best_system_that_finds_most(over, chosen, lost) -> None:
+    rows = [{"factory": f"{name}_ner", "entities_over": count} for name, count in over.items()]
+    system, warnings = choose_system(rows)
+    assert system.name == chosen
+    assert bool(lost) == bool(warnings) and all(f"cannot find {lost} " in w for w in warnings)
+
+
+@pytest.mark.parametrize("text", ["", "[nothing]"])
+def test_what_is_no_data_is_named(corpus, tmp_path, text) -> None:
+    odd = tmp_path / "odd.spacy"
+    odd.write_text(text, encoding="utf8")
+    printed = run(odd, corpus / "dev.spacy", tmp_path / "mine.cfg", code=1)
+    assert "odd.spacy" in printed and not (tmp_path / "mine.cfg").exists()
