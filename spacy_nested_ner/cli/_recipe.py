@@ -3,10 +3,10 @@ with the figures that they come from."""
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Tuple
 
@@ -84,9 +84,9 @@ class Recipe:
             note += f" and scores on the first {docs} docs of dev"
         steps = int((60 * minutes - docs * scored) / step)
         if steps < FEWEST_STEPS:
-            least = FEWEST_STEPS * step / 60 / (1 - SCORING_SHARE)
+            least = math.ceil(FEWEST_STEPS * step / 6 / (1 - SCORING_SHARE)) / 10
             raise ValueError(
-                f"{minutes:g} minutes are {max(0, steps)} steps here. Give at least {least:.1f} "
+                f"{minutes:g} minutes are {max(0, steps)} steps here. Give at least {least} "
                 f"minutes, which are {FEWEST_STEPS} steps."
             )
         self.set_steps(steps, note)
@@ -141,12 +141,15 @@ def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
 
 
 def use_encoder(config: Config, encoder: str) -> str:
-    """Put the encoder in place. Returns what it is, in words."""
+    """Put the encoder in place. Returns what it is, in words.
+
+    Raises ValueError if there is no such transformer, ImportError if something is to be installed.
+    """
     model = config["components"][COMPONENT]["model"]
     if encoder not in (CNN, LISTENER):
-        if not find_spec("spacy_transformers"):
-            remedy = 'pip install "spacy_nested_ner[transformers]"'
-            raise ImportError(f"A transformer needs spacy-transformers: {remedy}.")
+        from spacy_nested_ner.encoders.pretrained import read_config
+
+        read_config(model["tok2vec"]["@architectures"], encoder)
         config["paths"]["transformer"] = encoder
         return f"the pretrained transformer {encoder}, fine-tuned at a learning rate of its own"
     if encoder == CNN:

@@ -106,9 +106,7 @@ class PretrainedShim(TorchShim):
 
     def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
         """Configuration and tokenizer. ValueError if there are none or they are not supported."""
-        with _explain(self.architecture, self.name):
-            config = transformers.AutoConfig.from_pretrained(self.name)
-        _check_config(self.architecture, self.name, config)
+        config = read_config(self.architecture, self.name)
         with _explain(self.architecture, self.name):
             tokenizer = transformers.AutoTokenizer.from_pretrained(self.name, use_fast=True)
         if not tokenizer.is_fast:
@@ -224,6 +222,18 @@ def _explain(architecture: str, name: str) -> Iterator[None]:
             "cache). A trained pipeline carries its encoder: go on training it with "
             f"nlp.resume_training, not with nlp.initialize. The error was: {err}"
         ) from err
+
+
+def read_config(architecture: str, name: str) -> Any:
+    """Configuration of a pretrained encoder, by directory or hub name.
+
+    Raises ValueError if there is none or it is not supported, ImportError without transformers.
+    """
+    transformers = _transformers(architecture)
+    with _explain(architecture, name):
+        config = transformers.AutoConfig.from_pretrained(name)
+    _check_config(architecture, name, config)
+    return config
 
 
 def _check_config(architecture: str, name: str, config: Any) -> None:

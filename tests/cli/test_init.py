@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ from spacy.tokens import DocBin
 from spacy.util import load_config
 from typer.testing import CliRunner
 
-from spacy_nested_ner.cli import nested_ner_cli
-from spacy_nested_ner.cli._recipe import choose_system
+from spacy_nested_ner.cli import _recipe, nested_ner_cli
 from tests.conftest import make_examples
 
 
@@ -50,7 +48,7 @@ def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None
         assert reason in printed
     config = load_config(path)
     # All settings stand there, those at their defaults too.
-    assert config["components"]["ner"]["overlap"] == "all"
+    assert config["components"]["ner"]["overlap"] == "any"
     assert config["components"]["ner"]["model"]["seed_iou"] == 0.7
     assert config["paths"]["train"] == str(corpus / "train.spacy")
     assert config["training"]["optimizer"]["learn_rate"]["total_steps"] == "${training.max_steps}"
@@ -88,21 +86,29 @@ def test_on_a_pretrained_transformer(corpus, tmp_path, tiny_bert) -> None:
 
 def test_no_such_transformer(corpus, tmp_path) -> None:
     path = tmp_path / "mine.cfg"
-    assert "Cannot make a config" in init(corpus, path, "--encoder", tmp_path / "none", code=1)
+    printed = init(corpus, path, "--encoder", tmp_path / "none", code=1)
+    assert "Cannot make a config" in printed and "there is no directory" in printed
     assert not path.exists()
 
 
-def test_a_training_of_so_many_minutes(corpus, tmp_path) -> None:
-    steps = []
-    for minutes in (1, 4):
+def test_a_training_of_so_many_minutes(corpus, tmp_path, monkeypatch) -> None:
+    """A step takes 0.1 s, a doc of dev 0.3 s, predicted twice for each of five scores."""
+    for docs, minutes, steps, limit in ((4, 2, 1080, 0), (100, 5, 2400, 20)):
+        monkeypatch.setattr(_recipe, "measure", lambda *_, docs=docs: (0.1, 0.3, docs))
         path = tmp_path / f"{minutes}.cfg"
-        printed = init(corpus, path, "--minutes", minutes)
-        assert re.search(rf"{minutes} minutes at [\d.]+ s per step", printed)
-        steps.append(load_config(path)["training"]["max_steps"])
-    assert steps[1] > 1.5 * steps[0]
-    printed = init(corpus, tmp_path / "short.cfg", "--minutes", 0.001, code=1)
-    assert re.search(r"Give at least [\d.]+ minutes, which are 300 steps", printed)
+        assert f"{minutes} minutes at 0.1 s per step" in init(corpus, path, "--minutes", minutes)
+        config = load_config(path)
+        assert config["training"]["max_steps"] == steps
+        assert config["corpora"]["dev"]["limit"] == limit
+    printed = init(corpus, tmp_path / "short.cfg", "--minutes", 0.1, code=1)
+    assert "Give at least 0.7 minutes, which are 300 steps" in printed
     assert not (tmp_path / "short.cfg").exists()
+
+
+def test_the_time_of_steps_and_docs_is_measured(corpus) -> None:
+    recipe = _recipe.recipe_for(corpus / "train.spacy", corpus / "dev.spacy", "cnn", "sc", "en")
+    step, doc, docs = _recipe.measure(recipe.config)
+    assert 0.001 < step < 60 and 0 < doc < step and docs == 4
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_a_training_of_so_many_minutes(corpus, tmp_path) -> None:
 )  # fmt: skip
 def test_the_best_system_that_finds_most(over, chosen, lost) -> None:
     rows = [{"factory": f"{name}_ner", "entities_over": count} for name, count in over.items()]
-    system, warnings = choose_system(rows)
+    system, warnings = _recipe.choose_system(rows)
     assert system.name == chosen
     assert bool(lost) == bool(warnings) and all(f"cannot find {lost} " in w for w in warnings)
 
