@@ -65,7 +65,7 @@ def doccano(path: Path, lines: int) -> None:
 
 def test_ones_own_corpus_from_the_export_to_a_package(tmp_path) -> None:
     shutil.copy(ROOT / "project.yml", tmp_path)
-    doccano(tmp_path / "export.jsonl", 80)
+    doccano(tmp_path / "export.jsonl", 40)
     own = {"corpus": "staedte", "format": "doccano", "source": "export.jsonl", "lang": "de"}
     variables = [word for name, value in own.items() for word in (f"--vars.{name}", value)]
     command = [sys.executable, "-m", "spacy", "project", "run", "own", str(tmp_path), *variables]
@@ -76,8 +76,8 @@ def test_ones_own_corpus_from_the_export_to_a_package(tmp_path) -> None:
     assert pipeline["strict"]["micro"]["f"] > 0.9
     assert list((tmp_path / "packages").rglob("de_staedte-0.0.1.tar.gz"))
     nlp = spacy.load(tmp_path / "training" / "staedte" / "model-best")
-    found = nlp("Die Universität von Stadt 99 ruft.").spans["sc"]
-    assert {(span.text, span.label_) for span in found} == {
+    doc = nlp("Die Universität von Stadt 99 ruft.")
+    assert {(span.text, span.label_) for span in doc.spans["sc"]} == {
         ("Universität von Stadt 99", "ORG"),
         ("Stadt 99", "ORT"),
     }

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 LEARNED_CHARACTERS = 2_000_000
 """Of the first texts, whose words stay in the vocabulary and in the tokenizer's cache."""
 
+KEPT_SHAPES = 256
+"""torch compiles a product for each shape of its input and keeps the last 1,024 of them, about a
+megabyte each: a process would grow for the first hundred thousand texts."""
+
 TRIMMED_CHARACTERS = 500_000
 """After so many, memory that is free goes back to the system."""
 
@@ -81,6 +85,8 @@ def _read(model: str, expected_hash: str, gpu_id: int) -> Language:
     import spacy
     from spacy.util import raise_error
 
+    # Read by torch at its first product; what the user has set stays.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_SHAPES))
     found = hash_of(locate(model))
     if found != expected_hash:
         raise ValueError(
