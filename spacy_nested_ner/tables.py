@@ -57,9 +57,9 @@ def to_dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> List[Dic
 def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataFrame:
     """The spans of docs as a table of pandas with a row for each; see `to_dicts`.
 
-    Columns: doc (index of the doc, from 0), start, end, start_token, end_token, text, label, score
-    (NaN where there is none), depth, parent (row of the table, NA where there is none). A doc
-    without spans has no rows; a table without rows has its columns and their types.
+    Its columns are doc (number of the doc, from 0), start, end, start_token, end_token, text,
+    label, score (NaN where there is none), depth, parent (row of the table, NA where there is
+    none). A doc without spans has no row; a table without rows has its columns and their types.
 
     Raises ImportError if pandas is missing, else as `to_dicts`.
     """
