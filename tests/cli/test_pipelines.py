@@ -49,6 +49,15 @@ def test_a_wrong_value_is_named(saved) -> None:
     assert str(saved / "vocab" / "vectors.cfg") in error_of(saved)
 
 
+def test_a_config_that_lacks_a_setting_is_named(saved) -> None:
+    path = saved / "config.cfg"
+    section = '[nlp.tokenizer]\n@tokenizers = "spacy.Tokenizer.v1"\n'
+    text = path.read_text("utf8")
+    assert section in text
+    path.write_text(text.replace(section, ""), encoding="utf8")
+    assert str(path) in error_of(saved)
+
+
 def test_a_damaged_component_is_named(saved) -> None:
     (saved / "entity_ruler" / "cfg").write_text("{", encoding="utf8")
     assert str(saved / "entity_ruler") in error_of(saved)
