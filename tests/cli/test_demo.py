@@ -15,6 +15,7 @@ import pytest
 import spacy
 import srsly
 
+from spacy_nested_ner.cli.evaluate import short_names
 from tests.cli.test_cli import run
 from tests.conftest import make_pipeline, train
 
@@ -70,6 +71,14 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
         process.send_signal(signal.SIGINT)
         assert "The server has ended." in process.stdout.read()
     assert process.returncode == 0
+
+
+def test_pipelines_are_called_by_the_ends_of_their_paths():
+    """Every one is called model-best unless somebody renames it."""
+    assert short_names(["runs/a/model-best"], least=2) == ["a/model-best"]
+    assert short_names(["en_nested_tiny", "m"], least=2) == ["en_nested_tiny", "m"]
+    paths = ["x/a/model-best", "y/a/model-best"]
+    assert short_names(paths, least=2) == paths
 
 
 def test_there_is_no_pipeline(monkeypatch):

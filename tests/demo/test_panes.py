@@ -26,9 +26,13 @@ def looks_on(doc):
 def spancat() -> Language:
     nlp = spacy.blank("en")
     suggester = {"@misc": "spacy.ngram_suggester.v1", "sizes": [1, 2, 3]}
-    nlp.add_pipe("spancat", config={"suggester": suggester})
-    nlp.initialize(lambda: make_examples(nlp))
-    return train(nlp, 10)
+    nlp.add_pipe("spancat", config={"suggester": suggester, "spans_key": "grams"})
+    nlp.initialize(lambda: with_grams(nlp))
+    return train(nlp, 10, with_grams)
+
+
+def with_grams(nlp):
+    return make_examples(nlp, "grams")
 
 
 def shown(found, threshold, overlap):
@@ -73,7 +77,7 @@ def test_a_span_categorizer_has_a_threshold_but_no_overlap_policy(spancat):
     found, sizes = pane.find(TEXT), set()
     for threshold in (0.05, 0.1, 0.3):
         with changed(pane.own.pipe, threshold=threshold):
-            expected = to_dicts(spancat(TEXT))
+            expected = to_dicts(spancat(TEXT), "grams")
         assert shown(found, threshold, None) == expected
         sizes.add(len(expected))
     assert len(sizes) == 3
@@ -94,6 +98,20 @@ def test_a_pane_that_is_not_live_is_asked_again(tmp_path, unsure):
     with pytest.raises(ValueError, match="Component 'ner': threshold must be"):
         pane.find(TEXT, threshold=2.0)
     assert pane.own.pipe.cfg == before
+
+
+def test_two_components_of_one_pipeline(tmp_path, unsure, spancat):
+    unsure.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    nlp.add_pipe("spancat", source=spancat)
+    first, second = panes_of("both", nlp)
+    assert [pane.facts()["spans_key"] for pane in (first, second)] == ["sc", "grams"]
+    assert shown(first.find(TEXT), 0.2, "flat") == shown(
+        panes_of("", unsure)[0].find(TEXT), 0.2, "flat"
+    )
+    assert shown(second.find(TEXT), 0.1, None) == shown(
+        panes_of("", spancat)[0].find(TEXT), 0.1, None
+    )
 
 
 def test_facts(unsure):

@@ -114,6 +114,7 @@
     results() {
       this.problem = make("p", "problem");
       this.problem.hidden = true;
+      this.problem.setAttribute("role", "alert");
       this.count = make("p", "count");
       this.list = make("div", "blocks");
       this.list.tabIndex = 0;
@@ -171,8 +172,9 @@
       this.element.setAttribute("aria-busy", "false");
     }
 
-    take({ words, blocks, spans }) {
+    take({ words, blocks, spans, seconds }) {
       this.words = words;
+      this.seconds = seconds;
       // NestedNER gives them in this order; the drawing needs it.
       this.spans = [...spans].sort((a, b) =>
         a.token_start - b.token_start || b.token_end - a.token_end);
@@ -217,7 +219,8 @@
       const [shown, found] = [this.shown.length, this.found.length];
       const rest = shown === found ? "" : ` (${found - shown} with other labels)`;
       this.count.textContent = this.text === null ? ""
-        : `${many(shown, "entity", "entities")}${rest} in ${many(this.words.length, "token", "tokens")}`;
+        : `${many(shown, "entity", "entities")}${rest} in ${many(this.words.length, "token", "tokens")}`
+          + ` · ${this.seconds.toFixed(2)} s`;
       this.copy.hidden = this.text === null;
       this.tellSettings();
     }
