@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import spacy
@@ -17,6 +18,7 @@ from tests.demo.conftest import EVIL, EVIL_LABEL, TEXT, served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 LONG = 20_000  # words
+FAINT = (Path(__file__).parent / "faint.js").read_text(encoding="utf8")
 BOUND = 1000  # milliseconds from a move of the slider to the next picture, for slow machines
 
 try:
@@ -279,35 +281,6 @@ def test_narrow_and_dark(browser, url, width, scheme):
         assert side_by_side == (width > 390)
         assert page.evaluate(FAINT) == []
 
-
-# Text whose contrast to what lies behind it is below that of WCAG 2.2 AA, 4.5.
-FAINT = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = color;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (color) => {
-    const [r, g, b] = rgba(color).map((part) => part / 255)
-      .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    const color = element ? getComputedStyle(element).backgroundColor : "Canvas";
-    return !element || rgba(color)[3] === 255 ? color : behind(element.parentElement);
-  };
-  const faint = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    if (!own || !element.checkVisibility()) continue;
-    const both = [light(getComputedStyle(element).color), light(behind(element))].sort();
-    const contrast = (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
-    if (contrast < 4.5) faint.push(`${element.className} ${element.textContent}: ${contrast}`);
-  }
-  return faint;
-}"""
 
 # Milliseconds from a move of the slider until the picture is there.
 MOVE = """(pane, threshold) => new Promise((resolve) => {

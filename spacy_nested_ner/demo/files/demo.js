@@ -8,14 +8,14 @@
     + "python -m spacy nested-ner demo, then annotate again.";
 
   async function get(path, options) {
-    let response;
+    let response, answer;
     try {
       response = await fetch(path, options);
+      const isJson = response.headers.get("content-type")?.startsWith("application/json");
+      answer = isJson ? await response.json() : { error: await response.text() };
     } catch (error) {
       throw error.name === "AbortError" ? error : new Error(GONE);
     }
-    const isJson = response.headers.get("content-type")?.startsWith("application/json");
-    const answer = isJson ? await response.json() : { error: await response.text() };
     if (!response.ok) throw new Error(answer.error || `The server answers ${response.status}.`);
     return answer;
   }
