@@ -19,7 +19,18 @@ BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
 ANYWHERE = ("about", "settings", "files")
 MAY_IMPORT = {
-    "cli": ("scale", "evaluation", "corpora", "pipeline", "model", "training", "systems", "tables"),
+    "cli": (
+        "scale",
+        "demo",
+        "evaluation",
+        "corpora",
+        "pipeline",
+        "model",
+        "training",
+        "systems",
+        "tables",
+    ),
+    "demo": ("evaluation", "pipeline", "model", "tables"),
     "scale": ("evaluation", "corpora", "pipeline", "tables"),
     # Whether entities nest or cross is counted in one place.
     "evaluation": ("corpora.statistics", "pipeline", "model", "training", "encoders", "systems"),
