@@ -27,6 +27,7 @@ MAY_IMPORT = {
         "pipeline",
         "model",
         "training",
+        "encoders",
         "systems",
         "tables",
     ),
