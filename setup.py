@@ -10,6 +10,7 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+CURATED = ["spacy-curated-transformers>=0.3.1,<0.4"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
 SCALE = ["pyarrow>=15.0"]
 SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2,<3.0"]  # pyspark 4.3 warns of pandas 3
@@ -65,13 +66,14 @@ setup(
     ],
     extras_require={
         "transformers": TRANSFORMERS,
+        "curated": CURATED,
         "plots": PLOTS,
         "xmi": XMI,
         "scale": SCALE,
         "spark": SPARK,
         "ray": RAY,
         "docs": DOCS,
-        "dev": DEV + TRANSFORMERS + PLOTS + XMI + SPARK + RAY,
+        "dev": DEV + TRANSFORMERS + CURATED + PLOTS + XMI + SPARK + RAY,
     },
     entry_points={
         "spacy_factories": [
