@@ -42,7 +42,7 @@ def feed_listeners(model: Model[Any, Any], docs: List[Doc]) -> None:
     for listener in listeners:
         # What it has may be of an earlier batch that nothing was learned from.
         if ListenerStateUtils.get_batch_id(listener) != batch:
-            _hand_over_annotation(listener, docs)
+            _hand_over_annotation(listener, docs, batch)
         output, width = ListenerStateUtils.get_output(listener), listener.get_dim("nO")
         found = output.last_hidden_layer_states[0].dataXd.shape[1]
         if found != width:
@@ -52,7 +52,7 @@ def feed_listeners(model: Model[Any, Any], docs: List[Doc]) -> None:
             )
 
 
-def _hand_over_annotation(listener: Model[Any, Any], docs: List[Doc]) -> None:
+def _hand_over_annotation(listener: Model[Any, Any], docs: List[Doc], batch: int) -> None:
     """Give a listener what the transformer has set on the docs, as its `update` would."""
     from spacy_curated_transformers.models.listeners import ListenerStateUtils
     from spacy_curated_transformers.models.output import (
@@ -74,7 +74,6 @@ def _hand_over_annotation(listener: Model[Any, Any], docs: List[Doc]) -> None:
         outputs=[of_doc.all_outputs for of_doc in annotation],
         last_layer_only=annotation[0].last_layer_only,
     )
-    batch = ListenerStateUtils.calculate_batch_id(docs)
     ListenerStateUtils.receive(listener, batch, output, _learn_nothing)
 
 
