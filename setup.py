@@ -10,6 +10,7 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+CURATED = ["spacy-curated-transformers>=0.3.1,<0.4"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
 PANDAS = ["pandas>=2.2"]
 SCALE = ["pyarrow>=15.0"]
@@ -72,6 +73,7 @@ setup(
     ],
     extras_require={
         "transformers": TRANSFORMERS,
+        "curated": CURATED,
         "plots": PLOTS,
         "pandas": PANDAS,
         "xmi": XMI,
@@ -80,7 +82,7 @@ setup(
         "spark": SPARK,
         "ray": RAY,
         "docs": DOCS,
-        "dev": DEV + TRANSFORMERS + PLOTS + PANDAS + XMI + DEMO + SPARK + RAY,
+        "dev": DEV + TRANSFORMERS + CURATED + PLOTS + PANDAS + XMI + DEMO + SPARK + RAY,
     },
     entry_points={
         "spacy_factories": [
