@@ -1,8 +1,9 @@
-"""Prodigy (`db-out`): spans count characters, end exclusive."""
+"""Prodigy: spans count characters, end exclusive, and tokens, end inclusive. Read is what `db-out`
+writes, written is what `spans.manual` takes."""
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, Iterable, List, TextIO
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
@@ -12,8 +13,8 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     json_reader,
     name_of,
 )
-from spacy_nested_ner.corpora.parsing.json import field, objects
-from spacy_nested_ner.corpora.records import ReadOptions, text_record
+from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Task, text_record
 from spacy_nested_ner.corpora.sentences import word_places
 from spacy_nested_ner.corpora.spans import Dropped
 
@@ -43,3 +44,35 @@ def _check_words(text: str, words: List[str], place: Place) -> None:
         word_places(text, words)
     except ValueError as err:
         raise CorpusError(f"tokens: {err}", *place) from err
+
+
+def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
+    """JSON lines with the tokens of the pipeline, on which annotators select spans."""
+    write_lines(map(_task, tasks), file)
+
+
+def _task(task: Task) -> Dict[str, Any]:
+    text, first = task.text, {start: i for i, (start, _) in enumerate(task.tokens)}
+    last = {end: i for i, (_, end) in enumerate(task.tokens)}
+    return {
+        "text": text,
+        "meta": {"text_id": task.text_id},
+        "tokens": [
+            {
+                "text": text[start:end],
+                "start": start,
+                "end": end,
+                "id": i,
+                "ws": text[end:][:1] == " ",
+            }
+            for i, (start, end) in enumerate(task.tokens)
+        ],
+        "spans": [
+            {
+                **span._asdict(),
+                "token_start": first[span.start],
+                "token_end": last[span.end],
+            }
+            for span in task.spans
+        ],
+    }
