@@ -94,7 +94,7 @@ def pick_cli(
     if len(picked) < n:
         msg.warn(f"There are only {len(picked)} different texts. All of them are picked.")
     entities = sum(len(each.item.spans) for each in picked)
-    msg.info(f"Labels: {','.join(pool.own.pipe.labels)}")
+    msg.info(f"Labels: {','.join(sorted(pool.own.pipe.labels))}")
     msg.good(f"{len(picked)} of {pool.texts} texts, with {entities} entities to look at:")
     typer.echo(str(output_path.resolve()))
 
