@@ -10,6 +10,7 @@ with as many entities. What the output has already is not trained again.
 
 import random
 import tempfile
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
@@ -115,10 +116,9 @@ class _Loop:
 
     def _random(self, entities: int) -> List[int]:
         """The first sentences of the order that have so many entities, or just more."""
-        count = len(self.first)
-        while count < len(self.order) and self._entities(self.order[:count]) < entities:
-            count += 1
-        return self.order[:count]
+        totals = accumulate(self._entities([i]) for i in self.order)
+        enough = (count for count, total in enumerate(totals, start=1) if total >= entities)
+        return self.order[: max(len(self.first), next(enough, len(self.order)))]
 
     def _entities(self, chosen: List[int]) -> int:
         return sum(len(self.docs[i].spans["sc"]) for i in chosen)

@@ -91,12 +91,23 @@ def pick_cli(
         export_tasks((each.item for each in picked), tool.value, output_path)
     if pool.unusable:
         msg.warn(pool.left_out())
-    if len(picked) < n:
-        msg.warn(f"There are only {len(picked)} different texts. All of them are picked.")
-    entities = sum(len(each.item.spans) for each in picked)
+    _report(picked, n)
     msg.info(f"Labels: {','.join(sorted(pool.own.pipe.labels))}")
+    entities = sum(len(each.item.spans) for each in picked)
     msg.good(f"{len(picked)} of {pool.texts} texts, with {entities} entities to look at:")
     typer.echo(str(output_path.resolve()))
+
+
+def _report(picked: "List[Candidate]", n: int) -> None:
+    """Say where there was nothing to choose by."""
+    empty = sum(not each.uncertain for each in picked)
+    if len(picked) < n:
+        msg.warn(f"There are only {len(picked)} different texts. All of them are picked.")
+    elif empty:
+        msg.warn(
+            f"The pipeline finds nothing in {empty} of the picked texts: they come last, in the "
+            "order of TEXTS. Give more texts, or train the pipeline longer."
+        )
 
 
 def _tool(format: Optional[Tool], path: Path) -> Tool:

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from spacy_nested_ner import to_dicts
 from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.cli.pick import Tool
+from spacy_nested_ner.corpora.export import TOOLS
 from spacy_nested_ner.evaluation.data.picking import candidate
 from spacy_nested_ner.evaluation.data.picking import pick as choose
 from tests.cli.test_predict import all_of, save_rules
@@ -133,7 +135,27 @@ def test_candidates_reach_down_to_the_lowest_threshold(tmp_path):
     assert found["text"] == "the US Supreme Court" and found["label"] == []
 
 
+def test_where_there_is_nothing_to_choose_by(model, tmp_path):
+    texts = write(tmp_path / "in.jsonl", "nothing to see here .", NEW[3], "see here", "to see")
+    said = all_of(pick(model, texts, tmp_path / "a.json", "--n", 3))
+    assert "finds nothing in 2 of the picked texts: they come last, in the order of TEXTS" in said
+    tasks = json.loads((tmp_path / "a.json").read_text("utf8"))
+    assert [each["data"]["text_id"] for each in tasks] == [f"in.jsonl:{i}" for i in (2, 1, 3)]
+
+
+def test_words_of_many_texts_are_forgotten(model, tmp_path, monkeypatch):
+    """The picked texts are not."""
+    texts = write(tmp_path / "in.jsonl", *TEXTS, *NEW, *(f"new{i} words{i}" for i in range(300)))
+    found = []
+    for characters in (10**9, 0):
+        monkeypatch.setattr("spacy_nested_ner.scale.pipelines.LEARNED_CHARACTERS", characters)
+        pick(model, texts, tmp_path / "out.jsonl", "--format", "prodigy", "--n", 20)
+        found.append(lines(tmp_path / "out.jsonl"))
+    assert found[0] == found[1] and len(found[0]) == 20
+
+
 def test_which_tool(model, tmp_path):
+    assert {tool.value for tool in Tool} == set(TOOLS)
     texts = write(tmp_path / "in.jsonl", *NEW)
     pick(model, texts, tmp_path / "out.json", "--n", 1)
     assert "predictions" in json.loads((tmp_path / "out.json").read_text("utf8"))[0]

@@ -52,27 +52,16 @@ def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
 
 
 def _task(task: Task) -> Dict[str, Any]:
-    text, first = task.text, {start: i for i, (start, _) in enumerate(task.tokens)}
-    last = {end: i for i, (_, end) in enumerate(task.tokens)}
-    return {
-        "text": text,
-        "meta": {"text_id": task.text_id},
-        "tokens": [
-            {
-                "text": text[start:end],
-                "start": start,
-                "end": end,
-                "id": i,
-                "ws": text[end:][:1] == " ",
-            }
-            for i, (start, end) in enumerate(task.tokens)
-        ],
-        "spans": [
-            {
-                **span._asdict(),
-                "token_start": first[span.start],
-                "token_end": last[span.end],
-            }
-            for span in task.spans
-        ],
-    }
+    text, first, last = task.text, {}, {}
+    tokens = []
+    for i, (start, end) in enumerate(task.tokens):
+        first[start] = last[end] = i
+        is_before_space = text[end : end + 1] == " "
+        tokens.append(
+            {"text": text[start:end], "start": start, "end": end, "id": i, "ws": is_before_space}
+        )
+    spans = [
+        {**span._asdict(), "token_start": first[span.start], "token_end": last[span.end]}
+        for span in task.spans
+    ]
+    return {"text": text, "meta": {"text_id": task.text_id}, "tokens": tokens, "spans": spans}
