@@ -78,11 +78,13 @@ def pick_cli(
 
     from spacy_nested_ner.corpora.export import export_tasks
     from spacy_nested_ner.evaluation.data.picking import pick
+    from spacy_nested_ner.scale.pipelines import keep_few_shapes
 
     with failing("Cannot pick texts. Nothing was written."):
         tool = _tool(format, output_path)
         texts = file_texts(texts_path, text)
         setup_gpu(gpu_id, silent=gpu_id < 0)
+        keep_few_shapes()
         nlp = load_pipeline(model)
         pool = _Pool(nlp, _scored(nlp, spans_key))
         picked = pick(pool.candidates(texts), n)
