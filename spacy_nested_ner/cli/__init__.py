@@ -17,6 +17,7 @@ from spacy_nested_ner.cli.export import ExportCommand, export_cli
 from spacy_nested_ner.cli.init import init_cli
 from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.output import plain_output
+from spacy_nested_ner.cli.pick import pick_cli
 from spacy_nested_ner.cli.predict import predict_cli
 from spacy_nested_ner.cli.threshold import threshold_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
@@ -42,6 +43,7 @@ nested_ner_cli.command("evaluate")(evaluate_cli)
 nested_ner_cli.command("export", cls=ExportCommand)(export_cli)
 nested_ner_cli.command("init")(init_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
+nested_ner_cli.command("pick")(pick_cli)
 nested_ner_cli.command("predict")(predict_cli)
 nested_ner_cli.command("threshold")(threshold_cli)
 nested_ner_cli.command("visualize")(visualize_cli)

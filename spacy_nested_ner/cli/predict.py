@@ -18,6 +18,7 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.texts import file_texts
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -121,22 +122,14 @@ def _texts(source: Optional[str], column: str) -> "Iterator[Tuple[str, Text]]":
 
     Raises ValueError if there are none, or if they cannot be read.
     """
-    from spacy_nested_ner.scale.inputs import KINDS, Columns, checked, cut, input_files, read
+    from spacy_nested_ner.scale.inputs import KINDS, checked
 
     if source is None or source == "-":
         return _lines_of_input()
     path = Path(source)
     if not source or not (os.path.exists(source) or path.suffix in KINDS):
         return iter([("1", checked(source))])
-    columns = Columns(column)
-    files, others = input_files(path)
-    if others:
-        msg.warn(f"Left out, for they are of no known kind: {', '.join(others)}")
-    fragments = list(cut(files, columns))
-    if not fragments:
-        raise ValueError(f"{path} holds no texts.")
-    batches = (batch for each in fragments for batch in read(each, columns, size=1000))
-    return (pair for ids, texts in batches for pair in zip(ids, texts))
+    return file_texts(path, column)
 
 
 def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
