@@ -128,6 +128,7 @@ def _failing_file(folder: Path) -> Optional[str]:
         load_meta(place)
         place = folder / "config.cfg"
         nlp = load_model_from_config(load_config(place))  # as spacy.load: nothing is filled in
+        nlp.config.from_disk(place, interpolate=False)
         for place, read in zip(vectors[1:], (srsly.read_json, srsly.read_msgpack)):
             if place.exists():
                 read(place).items()

@@ -49,6 +49,14 @@ def test_a_wrong_value_is_named(saved) -> None:
     assert str(saved / "vocab" / "vectors.cfg") in error_of(saved)
 
 
+def test_a_config_with_a_weight_that_is_no_number_is_named(saved) -> None:
+    path = saved / "config.cfg"
+    text = path.read_text("utf8")
+    assert "ents_f = 1.0" in text
+    path.write_text(text.replace("ents_f = 1.0", "ents_f = 1.x"), encoding="utf8")
+    assert str(path) in error_of(saved)
+
+
 def test_a_config_that_lacks_a_setting_is_named(saved) -> None:
     path = saved / "config.cfg"
     section = '[nlp.tokenizer]\n@tokenizers = "spacy.Tokenizer.v1"\n'
