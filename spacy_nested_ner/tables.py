@@ -1,42 +1,165 @@
-"""Predicted spans as plain Python values."""
+"""Entities of docs as plain values and as a table.
+
+A row for each span. Outer spans come first: by start, the longer one first, then by label. Where
+two labels have the same span, neither lies in the other: depth and parent are the same.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from spacy.tokens import Doc, Span
+
+Scored = Tuple["Span", Optional[float]]
+"""A span and its score, None if it has none."""
+
+COLUMNS = {
+    "doc": "int64",
+    "start": "int64",
+    "end": "int64",
+    "start_token": "int64",
+    "end_token": "int64",
+    "text": "str",
+    "label": "str",
+    "score": "float64",
+    "depth": "int64",
+    "parent": "Int64",  # the type of pandas for whole numbers some of which are missing
+}
+"""Of the table, with their types in pandas."""
+
+
+def to_dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> List[Dict[str, Any]]:
+    """The texts of docs with their spans and scores, ready for JSON; `doc.to_json` leaves the
+    scores out.
+
+    docs: one doc or several, such as `nlp.pipe(texts)`.
+    spans_key: key of the entities in doc.spans.
+
+    Returns of each doc "text" and "spans". A span has
+
+    - "start", "end": characters (code points) of the text; ends are exclusive
+    - "start_token", "end_token": tokens of the doc
+    - "text", "label"
+    - "score": None where there is none
+    - "depth": how many spans lie around it in the longest chain, itself included; 1 is outermost
+    - "parent": index, in "spans", of the smallest span that contains it, None where none does. Of
+        several labels on that span it is the first. Where spans cross, the longest chain may lead
+        around the parent, and depth is more than that of the parent and 1.
+
+    Raises ValueError if a doc has no spans of that key, and names those that it has; TypeError for
+    what is no doc.
+    """
+    return list(dicts(docs, spans_key))
+
+
+def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataFrame:
+    """The spans of docs as a table of pandas with a row for each; see `to_dicts`.
+
+    Its columns are doc (number of the doc, from 0), start, end, start_token, end_token, text,
+    label, score (NaN where there is none), depth, parent (row of the table, NA where there is
+    none). A doc without spans has no row; a table without rows has its columns and their types.
+
+    Raises ImportError if pandas is missing, else as `to_dicts`.
+    """
+    try:
+        import pandas as pd
+    except ImportError as err:
+        raise ImportError(
+            "to_frame needs pandas: python -m pip install 'spacy_nested_ner[pandas]'."
+        ) from err
+    return pd.DataFrame.from_records(list(rows(docs, spans_key)), columns=[*COLUMNS]).astype(
+        COLUMNS
+    )
+
+
+def rows(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> Iterator[Dict[str, Any]]:
+    """The rows of `to_frame`, one by one, as they are found."""
+    first = 0
+    for number, doc in enumerate(dicts(docs, spans_key)):
+        for span in doc["spans"]:
+            parent = span["parent"]
+            yield {"doc": number, **span, "parent": None if parent is None else first + parent}
+        first += len(doc["spans"])
+
+
+def dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> Iterator[Dict[str, Any]]:
+    """What `to_dicts` gives, doc by doc."""
+    for doc, spans in docs_with_spans(docs, spans_key):
+        yield {"text": doc.text, "spans": _placed(spans)}
+
+
+def docs_with_spans(
+    docs: Union[Doc, Iterable[Doc]], spans_key: str
+) -> Iterator[Tuple[Doc, List[Scored]]]:
+    """Each doc with its `scored_spans`.
+
+    Raises ValueError, with the number of the doc, if it has none of that key; TypeError for what is
+    no doc.
+    """
     from spacy.tokens import Doc
 
+    for number, doc in enumerate([docs] if isinstance(docs, Doc) else docs):
+        if not isinstance(doc, Doc):
+            kind = type(doc).__name__
+            raise TypeError(f"Expected docs, not {kind}. Give nlp(text), or nlp.pipe(texts).")
+        try:
+            spans = scored_spans(doc, spans_key)
+        except ValueError as err:
+            raise ValueError(f"Doc {number}: {err}") from err
+        yield doc, spans
 
-def to_dicts(doc: Doc, spans_key: str = "sc") -> List[Dict[str, Any]]:
-    """The spans of `doc.spans[spans_key]` with their scores, ready for JSON; `doc.to_json` leaves
-    the scores out.
 
-    RETURNS: of each span "text" and "label"; "start" and "end", characters of `doc.text`;
-        "token_start" and "token_end", tokens; ends are exclusive. "score" is None where there is
-        none.
-    RAISES (ValueError): If the doc has no spans of that key; names those that it has.
+def scored_spans(doc: Doc, spans_key: str) -> List[Scored]:
+    """The spans of a doc and their scores, None where there is none. Outer spans come first.
+
+    Raises ValueError if the doc has no spans of that key; names those that it has.
     """
-    import numpy as np
+    from spacy_nested_ner.corpora.spans import span_order
 
     if spans_key not in doc.spans:
         keys = ", ".join(map(repr, doc.spans)) or "none"
-        raise ValueError(f"The doc has no spans under {spans_key!r}. Its spans keys: {keys}.")
+        raise ValueError(f"the doc has no spans under {spans_key!r}. Its spans keys: {keys}.")
     spans = list(doc.spans[spans_key])
-    scores = doc.spans[spans_key].attrs.get("scores")
-    if scores is None or np.size(scores) != len(spans):
-        values: List[Any] = [None] * len(spans)
-    else:
-        values = np.asarray(scores, dtype=np.float64).reshape(-1).tolist()
+    scored = zip(spans, _scores(doc.spans[spans_key].attrs.get("scores"), len(spans)))
+    return sorted(scored, key=lambda each: span_order(_char_span(each[0])))
+
+
+def _char_span(span: Span) -> Tuple[int, int, str]:
+    return span.start_char, span.end_char, span.label_
+
+
+def _scores(scores: Any, length: int) -> List[Optional[float]]:
+    """As the shortest decimal numbers that are the same: 0.97, where `tolist` of float32 would give
+    0.9700000286102295."""
+    import numpy as np
+
+    if scores is None or np.size(scores) != length:
+        return [None] * length
+    values = np.asarray(scores).reshape(-1)
+    if values.dtype.kind != "f":
+        values = values.astype(np.float64)
+    return [None if np.isnan(value) else float(str(value)) for value in values]
+
+
+def _placed(spans: List[Scored]) -> List[Dict[str, Any]]:
+    from spacy_nested_ner.corpora.statistics import nesting, parents
+
+    places = [(span.start_char, span.end_char) for span, _ in spans]
+    depth, parent = nesting(places).depth, parents(places)
+    index = {place: len(places) - 1 - i for i, place in enumerate(reversed(places))}
     return [
         {
+            "start": place[0],
+            "end": place[1],
+            "start_token": span.start,
+            "end_token": span.end,
             "text": span.text,
             "label": span.label_,
-            "start": span.start_char,
-            "end": span.end_char,
-            "token_start": span.start,
-            "token_end": span.end,
-            "score": value,
+            "score": score,
+            "depth": depth[place],
+            "parent": index[parent[place]] if place in parent else None,
         }
-        for span, value in zip(spans, values)
+        for place, (span, score) in zip(places, spans)
     ]

@@ -10,7 +10,16 @@ import typer
 from spacy.tokens import DocBin
 from typer.testing import CliRunner
 
-from benchmarks import ablation, compare, diffusion_steps, mrc_zero_shot, run_time, thresholds
+from benchmarks import (
+    ablation,
+    compare,
+    diffusion_steps,
+    mrc_zero_shot,
+    picking,
+    run_time,
+    tables,
+    thresholds,
+)
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS
 from spacy_nested_ner.pipeline.settings import PipeSettings
@@ -211,3 +220,43 @@ def test_compare_trains_and_reports(tmp_path) -> None:
     row = next(line for line in table.splitlines() if line.startswith("| `"))
     assert f"| {100 * result['f1']:.1f} |" in row
     assert "done already" in invoke(compare.app, *args)
+
+
+def test_picked_beside_random_sentences(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    output = tmp_path / "out"
+    args = ["run", tmp_path, output, "--start", 3, "--n", 2, "--pool", 6, "--rounds", 1]
+    table = invoke(picking.app, *args, "--steps", 1)
+    path = output / "picking.json"
+    cells = srsly.read_json(path)["cells"]
+    assert list(cells) == [f"{each}, seed 0, round {i}" for each, i in WAYS]
+    start, picked, random = cells.values()
+    assert picked["sentences"] == 5 and len(start["next"]) == len(picked["next"]) == 2
+    assert not {*start["next"]} & {*picked["next"]} and random["next"] == []
+    # As many entities, or as many as the next random sentence brings.
+    assert start["entities"] < picked["entities"] <= random["entities"] < picked["entities"] + 5
+    before = path.read_bytes()
+    again = invoke(picking.app, *args, "--steps", 1)
+    assert path.read_bytes() == before and again == invoke(picking.app, "report", output)
+    assert table.endswith(again) and again.count("| 1 | 1 | 5 |") == 1
+    other = CliRunner().invoke(picking.app, [str(arg) for arg in (*args, "--steps", 2)])
+    assert other.exit_code == 2 and "was measured with steps 1" in all_of(other.output)
+
+
+WAYS = [("start", 0), ("picked", 1), ("random", 1)]
+
+
+def all_of(output: str) -> str:
+    return " ".join(output.replace("│", " ").split())
+
+
+def test_table_of_picked_sentences() -> None:
+    cells = {}
+    for seed, more in ((0, 0.02), (1, 0.04), (2, 0.5)):
+        for way, number, f1 in (("start", 0, 0.5), ("picked", 1, 0.6 + more), ("random", 1, 0.6)):
+            if seed < 2 or way != "random":  # the third is not done yet
+                what = {"way": way, "seed": seed, "round": number, "f1_tuned": f1}
+                cells[f"{way} {seed} {number}"] = {**what, "sentences": 300, "entities": 900 + seed}
+    rows = tables.picking(cells).splitlines()
+    assert rows[2] == "| 0 | 3 | 300 | 901 | 50.0 | 300 | 901 | 50.0 |  |"
+    assert rows[3] == "| 1 | 2 | 300 | 900 | 63.0 | 300 | 900 | 60.0 | +3.0 (1.4) |"

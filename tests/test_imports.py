@@ -19,7 +19,19 @@ BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
 ANYWHERE = ("about", "settings", "files")
 MAY_IMPORT = {
-    "cli": ("scale", "evaluation", "corpora", "pipeline", "model", "training", "systems"),
+    "cli": (
+        "scale",
+        "demo",
+        "evaluation",
+        "corpora",
+        "pipeline",
+        "model",
+        "training",
+        "encoders",
+        "systems",
+        "tables",
+    ),
+    "demo": ("evaluation", "pipeline", "model", "tables"),
     "scale": ("evaluation", "corpora", "pipeline", "tables"),
     # Whether entities nest or cross is counted in one place.
     "evaluation": ("corpora.statistics", "pipeline", "model", "training", "encoders", "systems"),
@@ -34,9 +46,11 @@ MAY_IMPORT = {
     "matching": (),
     "files": (),
     "settings": (),
-    "tables": (),
+    # How entities nest is counted in one place.
+    "tables": ("corpora.spans", "corpora.statistics"),
+    "displacy": ("tables",),
     "about": (),
-    "": ("tables",),
+    "": ("tables", "displacy"),
 }
 # Formats of files are called as their authors call them.
 FORMATS = (ROOT / "corpora" / "formats" / "mrc_json.py",)

@@ -11,11 +11,14 @@ from spacy.cli._util import app
 from spacy_nested_ner.cli.analyze import analyze_cli
 from spacy_nested_ner.cli.annotate import annotate_cli
 from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
+from spacy_nested_ner.cli.demo import demo_cli
 from spacy_nested_ner.cli.evaluate import evaluate_cli
 from spacy_nested_ner.cli.export import ExportCommand, export_cli
 from spacy_nested_ner.cli.init import init_cli
 from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.output import plain_output
+from spacy_nested_ner.cli.pick import pick_cli
+from spacy_nested_ner.cli.predict import predict_cli
 from spacy_nested_ner.cli.threshold import threshold_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
@@ -35,10 +38,13 @@ def before_each_command(ctx: typer.Context) -> None:
 nested_ner_cli.command("analyze")(analyze_cli)
 nested_ner_cli.command("annotate")(annotate_cli)
 nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
+nested_ner_cli.command("demo")(demo_cli)
 nested_ner_cli.command("evaluate")(evaluate_cli)
 nested_ner_cli.command("export", cls=ExportCommand)(export_cli)
 nested_ner_cli.command("init")(init_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
+nested_ner_cli.command("pick")(pick_cli)
+nested_ner_cli.command("predict")(predict_cli)
 nested_ner_cli.command("threshold")(threshold_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Tuple
 
-import spacy_nested_ner
 from spacy_nested_ner.systems import BEST_FIRST, System, get_system
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def shipped_config(name: str) -> Path:
 
     Raises ValueError if there is none of that name.
     """
-    package = Path(spacy_nested_ner.__file__).parent
+    package = Path(__file__).parents[1]
     for folder in (package, package.parent):
         path = folder / "configs" / name
         if path.is_file():

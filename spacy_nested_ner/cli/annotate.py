@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt
 
 if TYPE_CHECKING:
     from spacy_nested_ner.scale.inputs import Fragment
@@ -29,7 +29,6 @@ WorkersOpt = Annotated[int, typer.Option(min=1, help="Processes; each loads the 
 ResumeOpt = Annotated[
     bool, typer.Option("--resume", help="Go on with a run that was ended, do what is missing")
 ]
-TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]
 IdOpt = Annotated[
     Optional[str],
     typer.Option(

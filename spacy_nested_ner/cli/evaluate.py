@@ -178,10 +178,10 @@ def write_json(path: Path, report: Dict[str, Any]) -> None:
         srsly.write_json(drafts[path], report)
 
 
-def short_names(models: Sequence[str]) -> List[str]:
-    """Short names: the last parts of the paths that tell the pipelines apart."""
+def short_names(models: Sequence[str], least: int = 1) -> List[str]:
+    """Short names: the last parts of the paths that tell the pipelines apart, `least` at least."""
     parts = [Path(model).parts or (model,) for model in models]
-    for size in range(1, max(map(len, parts)) + 1):
+    for size in range(least, max(least, *map(len, parts)) + 1):
         names = ["/".join(part[-size:]) for part in parts]
         if len(set(names)) == len(set(models)):
             break

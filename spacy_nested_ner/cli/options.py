@@ -17,3 +17,4 @@ DataArg = Annotated[
 ]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]

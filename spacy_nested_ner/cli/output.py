@@ -31,6 +31,8 @@ def failing(what: str) -> Iterator[None]:
     with words instead of a traceback. what: cannot be done then."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads the output has had enough, as `head` does: click ends
+        raise
     except MemoryError as err:
         msg.fail(what, f"There is not enough memory. {err}", exits=1)
     except (ValueError, ImportError, OSError) as err:

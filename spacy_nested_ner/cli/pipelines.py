@@ -73,6 +73,31 @@ def load_pipeline(model: str) -> Language:
         raise ValueError(_what_fails(folder, err)) from err
 
 
+def installed_pipelines() -> List[str]:
+    """Names of the installed packages that are pipelines with a component of this package.
+
+    Raises ValueError, with the remedy, if there are none.
+    """
+    from spacy.util import get_installed_models, get_package_path, load_config
+
+    from spacy_nested_ner.systems import all_systems
+
+    ours = {system.factory for system in all_systems()}
+    found = []
+    for name in sorted(get_installed_models()):
+        configs = map(load_config, get_package_path(name).glob("*/config.cfg"))
+        parts = [part for config in configs for part in config.get("components", {}).values()]
+        if any(part.get("factory") in ours for part in parts):
+            found.append(name)
+    if not found:
+        raise ValueError(
+            "MODEL is missing, and no pipeline with a component for nested entities is installed. "
+            "Install one with pip, or train one with `spacy train` and give its folder, such as "
+            "training/model-best."
+        )
+    return found
+
+
 REMEDY = "Copy the pipeline again, or install what it was made with."
 
 

@@ -1,17 +1,27 @@
-"""Docs with gold entities to the files that other systems read, sentence by sentence."""
+"""Docs with gold entities to the files that other systems read, sentence by sentence; docs with
+predicted ones to annotation tools."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Iterable, Iterator, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, TextIO, Tuple
 
 from spacy.tokens import Doc
 
-from spacy_nested_ner.corpora.records import Question, WordSentence
+from spacy_nested_ner.corpora.formats import doccano, label_studio, prodigy
+from spacy_nested_ner.corpora.records import Question, ScoredSpan, Task, WordSentence
 from spacy_nested_ner.corpora.registry import get_writer
 from spacy_nested_ner.corpora.spans import Dropped
 from spacy_nested_ner.files import written_together
+
+TOOLS: Dict[str, Callable[[Iterable[Task], TextIO], None]] = {
+    "prodigy": prodigy.write_tasks,
+    "label-studio": label_studio.write_tasks,
+    "doccano": doccano.write_tasks,
+}
+"""What writes the import files of each annotation tool, by the name of the format that its exports
+are read with."""
 
 
 def export_docs(
@@ -69,3 +79,15 @@ def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSen
                     dropped["no text", label] += 1
         if kept:
             yield WordSentence(doc_id, [doc[i].text for i in kept], inside)
+
+
+def task_of(text_id: str, doc: Doc, spans: List[ScoredSpan]) -> Task:
+    """A doc as a task for an annotation tool. spans: what the tool shows of it at first."""
+    places = [(token.idx, token.idx + len(token)) for token in doc]
+    return Task(text_id, doc.text, places, spans)
+
+
+def export_tasks(tasks: Iterable[Task], tool: str, path: Path) -> None:
+    """Write tasks as the import file of an annotation tool; nothing is written if that fails."""
+    with written_together([path]) as drafts, drafts[path].open("w", encoding="utf8") as file:
+        TOOLS[tool](tasks, file)

@@ -17,6 +17,7 @@ from typing import (
     Iterator,
     List,
     Mapping,
+    NamedTuple,
     Optional,
     Protocol,
     TextIO,
@@ -183,6 +184,29 @@ class WordSentence:
     doc_id: str
     words: List[str]
     spans: List[WordSpan]
+
+
+class ScoredSpan(NamedTuple):
+    """An entity that a pipeline found, in characters of the text, end exclusive."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """A text on its way to an annotation tool.
+
+    text_id: name of the text. tokens: first character of each, and the one after its last. spans:
+    begin and end where tokens do; they are what the tool shows at first.
+    """
+
+    text_id: str
+    text: str
+    tokens: List[Tuple[int, int]]
+    spans: List[ScoredSpan]
 
 
 Question = Callable[[str], str]

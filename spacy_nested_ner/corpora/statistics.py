@@ -85,6 +85,29 @@ def _crossing(ordered: List[Place]) -> int:
     return count
 
 
+def parents(spans: Iterable[Place]) -> Dict[Place, Place]:
+    """For each span that lies in another one the smallest that contains it; of two as small the one
+    that starts first. Spans as in `nesting`.
+
+    Containers come before what they contain in the order of starts (longer first). On the way only
+    those are kept that can still be the smallest around a later span: the later they end, the
+    longer they are.
+    """
+    found: Dict[Place, Place] = {}
+    kept: List[Place] = []  # by end, the latest first
+    for span in sorted(set(spans), key=lambda span: (span[0], -span[1])):
+        start, end = span
+        while kept and kept[-1][1] < start:
+            kept.pop()
+        around = bisect_right(kept, -end, key=lambda other: -other[1])
+        if around:
+            found[span] = kept[around - 1]
+        first = bisect_left(kept, -end, key=lambda other: -other[1])
+        last = bisect_left(kept, start - end, first, key=lambda other: other[0] - other[1])
+        kept[first:last] = [span]
+    return found
+
+
 @dataclass
 class SplitStatistics:
     """What a split holds; every count is over all docs added.

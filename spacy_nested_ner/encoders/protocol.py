@@ -12,6 +12,8 @@ from thinc.api import Model
 from thinc.types import Floats2d, Floats3d
 from torch import Tensor
 
+from spacy_nested_ner.encoders.curated import is_curated_listener
+
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 
@@ -101,7 +103,9 @@ def needed_annotation(encoder: Model[Any, Any]) -> List[str]:
 
 def listens(model: Model[Any, Any]) -> bool:
     """Whether vectors come from another component."""
-    return any("listener" in node.name for node in model.walk())
+    return any(
+        node.name.endswith("-listener") or is_curated_listener(node) for node in model.walk()
+    )
 
 
 def has_annotation(docs: List[Doc], attr: str) -> bool:

@@ -15,6 +15,7 @@ from spacy.training import Example, validate_examples
 from spacy.util import minibatch
 from thinc.api import Optimizer, set_dropout_rate
 
+from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
 from spacy_nested_ner.encoders.pretrained import learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
@@ -123,6 +124,8 @@ class NestedNER(SavedPipe):
             them every label of the examples is added.
         RAISES (ValueError): If there are no labels; says which span keys the examples have.
         """
+        with self._named():
+            check_listeners(self.model)
         sample = list(islice((eg for eg in get_examples() if len(eg.reference)), 10))
         found = gold_keys(get_examples(), self.key)
         for label in found.labels if labels is None else labels:
@@ -310,6 +313,8 @@ class NestedNER(SavedPipe):
         if not len(segments.rows):
             return losses
         set_dropout_rate(self.model, drop)
+        with self._named():
+            feed_listeners(self.model, docs)
         batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments))
         losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
         self.cfg["learned_from"] = remember(self.cfg["learned_from"], docs)

@@ -1,7 +1,8 @@
 """A pipe whose settings live in its `cfg`, checked wherever they are used."""
 
 import warnings
-from typing import Any, Callable, Dict, Mapping, Optional, Set, Type
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set, Type
 
 from spacy.pipeline import TrainablePipe
 from spacy.vocab import Vocab
@@ -90,6 +91,14 @@ class ConfiguredPipe(TrainablePipe):
     def _take(self, kind: Type[S], values: Mapping[str, Any]) -> S:
         try:
             return take(kind, values)
+        except ValueError as err:
+            raise ValueError(self._says(str(err))) from err
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A ValueError within names the component."""
+        try:
+            yield
         except ValueError as err:
             raise ValueError(self._says(str(err))) from err
 

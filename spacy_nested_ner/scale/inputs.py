@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, texts_of
+from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, texts_of
 
 FRAGMENT_ROWS = 5_000
 """Rows of a fragment of a file that has no parts of its own."""
@@ -122,7 +122,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
                 for i, (name, _) in enumerate(batch)
             ]
             done += len(batch)
-            yield ids, [_checked(text) for _, text in batch]
+            yield ids, [checked(text) for _, text in batch]
     if done < fragment.rows:
         raise InputError(f"{fragment}: there are only {done}. Was the file changed? Start anew")
 
@@ -146,8 +146,9 @@ def _plain(name: str) -> str:
     return name if name.isascii() else name.encode("utf8", "backslashreplace").decode("utf8")
 
 
-def _checked(text: Text) -> Text:
-    """Unusable if it holds what is no character: bytes that are not UTF-8, half a pair."""
+def checked(text: Text) -> Text:
+    """Unusable if it holds what is no character (bytes that are not UTF-8, half a pair), else as it
+    is."""
     if isinstance(text, str) and not text.isascii():
         try:
             text.encode("utf8")
@@ -174,6 +175,7 @@ def _id_column(file: object, columns: Columns, has: Sequence[str]) -> Optional[s
 
 
 def _cut_parquet(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
+    import_arrow()
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
@@ -210,14 +212,27 @@ def _cut_lines(path: Path, is_row: Callable[[bytes], Any]) -> Iterator[Tuple[int
     yield place, rows
 
 
+def text_lines(file: IO[bytes]) -> Iterator[Text]:
+    """The texts of a stream, a line each."""
+    return (checked(_decoded(line)) for line in _without_ends(file, is_start=True))
+
+
 def _lines(path: Path, place: int) -> Iterator[bytes]:
-    """Lines from a byte on, without their ends and without the mark that some files begin with."""
     with path.open("rb") as file:
         file.seek(place)
-        for i, line in enumerate(file):
-            if not place and not i:
-                line = line.removeprefix(BOM)
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+        yield from _without_ends(file, is_start=not place)
+
+
+def _without_ends(file: IO[bytes], is_start: bool) -> Iterator[bytes]:
+    """Lines without their ends and without the mark that some files begin with."""
+    for i, line in enumerate(file):
+        if is_start and not i:
+            line = line.removeprefix(BOM)
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _decoded(line: bytes) -> str:
+    return line.decode("utf8", "surrogateescape")
 
 
 def _cut_text(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
@@ -226,7 +241,7 @@ def _cut_text(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
 
 def _read_text(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
     for line in _lines(path, place):
-        yield None, line.decode("utf8", "surrogateescape")
+        yield None, _decoded(line)
 
 
 def _cut_json(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
@@ -276,7 +291,7 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
         for line in file:
             start = len(BOM) if not read[0] and line.startswith(BOM) else 0
             read[0] += len(line)
-            yield line[start:].decode("utf8", "surrogateescape")
+            yield _decoded(line[start:])
 
     csv.field_size_limit(LONGEST_FIELD)
     return filter(None, csv.reader(lines()))

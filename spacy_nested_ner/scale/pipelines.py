@@ -85,8 +85,7 @@ def _read(model: str, expected_hash: str, gpu_id: int) -> Language:
     import spacy
     from spacy.util import raise_error
 
-    # Read by torch at its first product; what the user has set stays.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_SHAPES))
+    keep_few_shapes()
     found = hash_of(locate(model))
     if found != expected_hash:
         raise ValueError(
@@ -101,6 +100,12 @@ def _read(model: str, expected_hash: str, gpu_id: int) -> Language:
     with suppress(Exception):  # what a pipeline makes at its first use must outlive a memory zone
         list(nlp.pipe(["Two words."]))
     return nlp
+
+
+def keep_few_shapes() -> None:
+    """Bound the memory that torch takes for shapes; to be called before its first product. What the
+    user has set stays."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_SHAPES))
 
 
 class LoadedPipeline:

@@ -104,22 +104,12 @@ def row_of(doc: Doc, spans_key: str, details: bool) -> Row:
 
     Raises ValueError if the doc has no spans of that key; names those that it has.
     """
-    import numpy as np
+    from spacy_nested_ner.tables import scored_spans
 
-    from spacy_nested_ner.corpora.spans import span_order
-
-    if spans_key not in doc.spans:
-        keys = ", ".join(map(repr, doc.spans)) or "none"
-        raise ValueError(f"the doc has no spans under {spans_key!r}. Its spans keys: {keys}")
-    group = doc.spans[spans_key]
-    spans: List[Tuple[Any, ...]] = [(s.start_char, s.end_char, s.label_) for s in group]
-    scores = group.attrs.get("scores")
-    if scores is None or np.size(scores) != len(spans):
-        spans = [(*span, None) for span in spans]
-    else:
-        values = np.asarray(scores, dtype=np.float32).reshape(-1).tolist()
-        spans = [(*span, value) for span, value in zip(spans, values)]
-    spans.sort(key=span_order)
+    spans: List[Tuple[Any, ...]] = [
+        (span.start_char, span.end_char, span.label_, score)
+        for span, score in scored_spans(doc, spans_key)
+    ]
     return Row(_with_details(doc.text, spans) if details else spans, len(doc))
 
 

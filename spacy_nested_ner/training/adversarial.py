@@ -30,8 +30,8 @@ def learn_twice(model: Model, learn: Callable[[], float], size: float) -> float:
     if listens(model):
         raise NotAdversarial(
             "adversarial training needs an encoder of the component's own: a listener would hand "
-            "the gradients of the first pass on twice. Set adversarial to 0 or give the component "
-            "its own tok2vec (nlp.replace_listeners)"
+            "the gradients of the first pass on twice. Set adversarial to 0, or give the component "
+            "a pretrained encoder of this package or a tok2vec of its own (nlp.replace_listeners)"
         )
     with new_gradients(model):
         loss = learn()

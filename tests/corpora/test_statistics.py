@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Span
 
-from spacy_nested_ner.corpora.statistics import SplitStatistics, nesting
+from spacy_nested_ner.corpora.statistics import SplitStatistics, nesting, parents
 
 PLACES = st.tuples(st.integers(0, 8), st.integers(1, 5)).map(lambda p: (p[0], p[0] + p[1]))
 
@@ -39,6 +40,34 @@ def test_nesting_agrees_with_brute_force(spans):
     }
     assert found.depth == {span: brute_depth(span, distinct) for span in distinct}
     assert found.crossing == brute_crossing(distinct)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PLACES, max_size=9))
+def test_parents_agree_with_brute_force(spans):
+    around = {span: [other for other in spans if contains(other, span)] for span in spans}
+    assert parents(spans) == {
+        span: min(others, key=lambda other: (other[1] - other[0], other[0]))
+        for span, others in around.items()
+        if others
+    }
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(i, 80_000 - i) for i in range(40_000)],
+        [(2 * i, 2 * i + 1 + i % 2) for i in range(40_000)],
+        [(i, 40_000 + i) for i in range(40_000)],
+        [(i, 40_000 + 2 * i) for i in range(40_000)],
+    ],
+    ids=["in one another", "side by side", "crossing", "crossing and growing"],
+)
+def test_parents_of_many_spans(spans):
+    began = time.perf_counter()
+    found = parents(spans)
+    assert time.perf_counter() - began < 5  # pairs would take minutes
+    assert len(found) == (len(spans) - 1 if contains(spans[0], spans[1]) else 0)
 
 
 def doc_with(spans, starts=(0,)):

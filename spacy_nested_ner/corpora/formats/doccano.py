@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, List, Tuple
+from typing import Any, Iterable, List, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
@@ -12,8 +12,8 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     json_reader,
     name_of,
 )
-from spacy_nested_ner.corpora.parsing.json import field, objects
-from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
+from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Record, Task, text_record
 
 
 @json_reader("doccano")
@@ -36,3 +36,16 @@ def read_record(item: Object, place: Place, split: str, options: ReadOptions) ->
     spans = [checked_span(*span, len(text), place) for span in found]
     doc_id = item.get("id", name_of(place))
     return text_record(str(doc_id), split, text, spans, options)
+
+
+def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
+    """JSON lines; doccano has no place for scores, and takes other fields for metadata."""
+    items = (
+        {
+            "text": task.text,
+            "label": [[span.start, span.end, span.label] for span in task.spans],
+            "text_id": task.text_id,
+        }
+        for task in tasks
+    )
+    write_lines(items, file)

@@ -1,4 +1,4 @@
-"""Label Studio: spans count characters, or UTF-16 units as browsers do, end exclusive."""
+"""Label Studio: spans count characters, or UTF-16 units as old releases did, end exclusive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place, shortened
 from spacy_nested_ner.corpora.formats.json_documents import (
@@ -16,9 +16,9 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     json_records,
     name_of,
 )
-from spacy_nested_ner.corpora.parsing.json import field, objects
+from spacy_nested_ner.corpora.parsing.json import field, objects, write_items
 from spacy_nested_ner.corpora.parsing.settings import with_settings
-from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
+from spacy_nested_ner.corpora.records import ReadOptions, Record, ScoredSpan, Task, text_record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.spans import Dropped
 
@@ -122,3 +122,33 @@ def _characters(region: Object, text: str, units: _Units, place: Place) -> Tuple
         f"{shortened(text[start:end], 200)!r} there.",
         *place,
     )
+
+
+def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
+    """JSON with predictions for this setup, which is that of the tool's template for entities:
+
+    <View><Labels name="label" toName="text">...</Labels><Text name="text" value="$text"/></View>
+
+    A span with two labels is two regions. Offsets count characters, as the editor does today.
+    """
+    write_items((_task(number, task) for number, task in enumerate(tasks, start=1)), file)
+
+
+def _task(number: int, task: Task) -> Dict[str, Any]:
+    regions = [_region(f"{number}-{i}", task.text, span) for i, span in enumerate(task.spans, 1)]
+    return {
+        "data": {"text": task.text, "text_id": task.text_id},
+        "predictions": [{"result": regions}],
+    }
+
+
+def _region(region_id: str, text: str, span: ScoredSpan) -> Dict[str, Any]:
+    covered = text[span.start : span.end]
+    return {
+        "id": region_id,
+        "from_name": "label",
+        "to_name": "text",
+        "type": "labels",
+        "value": {"start": span.start, "end": span.end, "text": covered, "labels": [span.label]},
+        "score": span.score,
+    }

@@ -1,8 +1,9 @@
-"""Prodigy (`db-out`): spans count characters, end exclusive."""
+"""Prodigy: spans count characters, end exclusive, and tokens, end inclusive. Read is what `db-out`
+writes, written is what `spans.manual` takes."""
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, Iterable, List, TextIO
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
@@ -12,8 +13,8 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     json_reader,
     name_of,
 )
-from spacy_nested_ner.corpora.parsing.json import field, objects
-from spacy_nested_ner.corpora.records import ReadOptions, text_record
+from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
+from spacy_nested_ner.corpora.records import ReadOptions, Task, text_record
 from spacy_nested_ner.corpora.sentences import word_places
 from spacy_nested_ner.corpora.spans import Dropped
 
@@ -43,3 +44,24 @@ def _check_words(text: str, words: List[str], place: Place) -> None:
         word_places(text, words)
     except ValueError as err:
         raise CorpusError(f"tokens: {err}", *place) from err
+
+
+def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
+    """JSON lines with the tokens of the pipeline, on which annotators select spans."""
+    write_lines(map(_task, tasks), file)
+
+
+def _task(task: Task) -> Dict[str, Any]:
+    text, first, last = task.text, {}, {}
+    tokens = []
+    for i, (start, end) in enumerate(task.tokens):
+        first[start] = last[end] = i
+        is_before_space = text[end : end + 1] == " "
+        tokens.append(
+            {"text": text[start:end], "start": start, "end": end, "id": i, "ws": is_before_space}
+        )
+    spans = [
+        {**span._asdict(), "token_start": first[span.start], "token_end": last[span.end]}
+        for span in task.spans
+    ]
+    return {"text": text, "meta": {"text_id": task.text_id}, "tokens": tokens, "spans": spans}

@@ -266,3 +266,9 @@ def write_items(items: Iterable[Any], file: TextIO) -> None:
         file.write(f"{separator}\n{json.dumps(item, ensure_ascii=False)}")
         separator = ","
     file.write("[]\n" if separator == "[" else "\n]\n")
+
+
+def write_lines(items: Iterable[Any], file: TextIO) -> None:
+    """Write JSON lines."""
+    for item in items:
+        file.write(f"{json.dumps(item, ensure_ascii=False)}\n")

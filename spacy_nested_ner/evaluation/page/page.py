@@ -228,8 +228,8 @@ def render_page(
     content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "TITLE": escape(title),
-        "STYLE": _page_file("page.css"),
-        "SCRIPT": _page_file("page.js"),
+        "STYLE": _page_file("spans.css") + _page_file("page.css"),
+        "SCRIPT": _page_file("spans.js") + _page_file("page.js"),
         "DATA": content,
     }
     pieces = _page_file("page.html").split("@@")

@@ -2,26 +2,11 @@
 (() => {
   const began = performance.now();
   const data = JSON.parse(document.getElementById("data").textContent);
-  const RIGHT = 0, CHUNK = 30, STEP = 17;
+  const { make, tell } = spanDrawing;
+  const RIGHT = 0, CHUNK = 30;
   const byId = (id) => document.getElementById(id);
 
-  // Text only ever goes in as text: what the data holds can do nothing on this page.
-  function make(name, className, text) {
-    const element = document.createElement(name);
-    if (className) element.className = className;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
-
-  // Light colours that black text can be read on, far apart for neighbours in the list.
-  const colors = data.labels.map((_, i) =>
-    `hsl(${Math.round(i * 137.508 + 205) % 360} ${[85, 60, 75][i % 3]}% ${[76, 70, 83][i % 3]}%)`);
-
-  function key(label) {
-    const element = make("span", "key", data.labels[label]);
-    element.style.background = colors[label];
-    return element;
-  }
+  const key = (label) => spanDrawing.key(data.labels[label], label);
 
   // Head of the page
 
@@ -155,7 +140,7 @@
     const before = sides.length;
     byId("docs").append(...shown.slice(drawn, drawn + CHUNK).map(card));
     drawn = Math.min(drawn + CHUNK, shown.length);
-    arrange(sides.slice(before));
+    spanDrawing.arrange(sides.slice(before));
   }
 
   new IntersectionObserver((entries) => {
@@ -192,125 +177,34 @@
 
   function side(title, words, spans, dir, sign) {
     const section = make("section");
-    const line = make("div", "words");
-    line.dir = dir;
-    section.append(make("h3", "", title), line);
-    const elements = words.map((word) =>
-      make("div", /\s$/.test(word) ? "word space" : "word", word.trim() || "␣"));
-    const rails = new Map();
-    for (const [start, end] of spans) {
-      for (let w = start; w < end; w++) {
-        if (!rails.has(w)) rails.set(w, elements[w].appendChild(make("div", "rail")));
-      }
-    }
-    const marks = spans.map((each) => draw(each, words, rails, title, sign));
-    // Outer spans first: what contains a span lies above it.
-    marks.sort((a, b) => a.start - b.start || b.end - a.end || a.label - b.label);
-    line.append(...elements);
-    sides.push({ line, elements, rails, marks, rtl: dir === "rtl" });
+    const marks = spans.map((each) => described(each, words, title, sign));
+    const drawn = spanDrawing.draw(words, marks, { direction: dir, blank: "␣" });
+    section.append(make("h3", "", title), drawn.line);
+    sides.push(drawn);
     return section;
   }
 
-  function draw(each, words, rails, title, sign) {
+  function described(each, words, title, sign) {
     const [start, end, label, kind, depth, score] = each;
     const bad = kind !== RIGHT;
-    const dim = passes(each) ? "" : " dim";
     const text = words.slice(start, end).join("").trim();
     const says = [`${title}: ${data.labels[label]}`, `“${text}”`, data.kinds[kind],
       score === null ? "no score" : `score ${score.toFixed(3)}`,
       `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`]
       .filter((part) => title === "Predicted" || !part.endsWith("score")).join(" · ");
-    const bars = [];
-    for (let w = start; w < end; w++) {
-      const bar = make("span", `bar${bad ? " bad" : ""}${w === end - 1 ? " last" : ""}${dim}`);
-      bar.style.background = colors[label];
-      bar.dataset.says = says;
-      rails.get(w).append(bar);
-      bars.push(bar);
-    }
     const name = `${bad ? `${sign} ` : title === "Predicted" ? "✓ " : ""}${data.labels[label]}`;
-    const tag = make("span", `tag${bad ? " bad" : ""}${dim}`, name);
-    tag.style.background = colors[label];
-    tag.dataset.says = says;
-    tag.setAttribute("aria-label", says);
-    rails.get(start).append(tag);
-    return { start, end, label, bars, tag };
-  }
-
-  // Where bars and labels lie depends on how the text was broken into lines. All places are read
-  // before any is written, else the browser would lay out the page once for each sentence.
-  function arrange(some) {
-    const found = some.map(({ line, elements, marks, rtl }) => ({
-      width: line.clientWidth,
-      places: elements.map((element) => {
-        const { offsetTop: top, offsetLeft: left, offsetWidth: wide } = element;
-        const from = rtl ? line.clientWidth - left - wide : left;
-        return { top, from, to: from + wide };
-      }),
-      tags: marks.map(({ tag }) => Math.min(tag.scrollWidth, line.clientWidth)),
-    }));
-    some.forEach((each, i) => stack(each, found[i]));
-  }
-
-  // Each part of a span in a line goes to the first row below those that share a word with it where
-  // neither it nor its label meets another one. A label may be longer than its span.
-  function stack({ elements, rails, marks }, { width, places, tags }) {
-    const lines = new Map();
-    marks.forEach(({ start, end, bars, tag }, i) => {
-      for (let first = start, last; first < end; first = last + 1) {
-        const { top } = places[first];
-        for (last = first; last + 1 < end && places[last + 1].top === top;) last++;
-        if (!lines.has(top)) lines.set(top, []);
-        const line = lines.get(top);
-        let { from } = places[first];
-        let { to } = places[last];
-        const back = Math.min(0, width - from - tags[i]);
-        if (first === start) {
-          to = Math.max(to, from + back + tags[i]);
-          from += back;
-        }
-        let row = 0;
-        for (const other of line) {
-          if (other.first <= last && other.last >= first) row = Math.max(row, other.row + 1);
-        }
-        while (line.some((other) => other.row === row && other.from < to && other.to > from)) row++;
-        line.push({ first, last, from, to, row });
-        for (let w = first; w <= last; w++) bars[w - start].style.top = `${STEP * row + 9}px`;
-        if (first === start) {
-          tag.style.top = `${STEP * row - 3}px`;
-          tag.style.insetInlineStart = `${back}px`;
-          tag.style.maxWidth = `${width}px`;
-        }
-      }
-    });
-    for (const [w, rail] of rails) {
-      const rows = Math.max(...lines.get(places[w].top).map((each) => each.row)) + 1;
-      rail.style.height = `${STEP * rows + 4}px`;
-    }
+    const look = `${bad ? " bad" : ""}${passes(each) ? "" : " dim"}`;
+    return { start, end, label, name, says, look };
   }
 
   let arrangedFor = byId("docs").clientWidth;
   new ResizeObserver(() => {
     if (byId("docs").clientWidth === arrangedFor) return;
     arrangedFor = byId("docs").clientWidth;
-    arrange(sides);
+    spanDrawing.arrange(sides);
   }).observe(byId("docs"));
 
-  // Scores on hover, and by the arrow keys
-
-  function tell(element) {
-    const tip = byId("tip");
-    if (!element) { tip.hidden = true; return; }
-    tip.textContent = element.dataset.says;
-    tip.hidden = false;
-    const box = element.getBoundingClientRect();
-    const left = Math.max(4, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
-    const below = box.bottom + 6 + tip.offsetHeight < innerHeight;
-    tip.style.left = `${left}px`;
-    tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
-  }
-
-  document.addEventListener("mouseover", (event) => tell(event.target.closest?.("[data-says]")));
+  // Scores by the arrow keys
 
   function goTo(place) {
     while (place >= drawn && drawn < shown.length) more();

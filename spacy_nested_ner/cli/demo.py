@@ -1,0 +1,70 @@
+"""`nested-ner demo`: a local web page to try pipelines in."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+import webbrowser
+from typing import TYPE_CHECKING, Annotated, List
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.evaluate import short_names
+from spacy_nested_ner.cli.options import GpuOpt, ModelsArg
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import installed_pipelines, load_pipeline
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.demo.panes import Pane
+
+HostOpt = Annotated[
+    str, typer.Option(help="Address to listen on; 0.0.0.0 for all that reach this machine")
+]
+PortOpt = Annotated[int, typer.Option(min=0, max=65535, help="Port, 0 for any that is free")]
+OpenOpt = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser")]
+
+
+def demo_cli(
+    models: ModelsArg = None,
+    host: HostOpt = "127.0.0.1",
+    port: PortOpt = 8000,
+    open_page: OpenOpt = True,
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Type a text into a local web page and see its nested entities, of several pipelines side by
+    side. Without MODEL: of all installed pipelines that have a component of this package.
+
+    The page changes threshold and overlap policy at once. Nothing is loaded from the network and
+    nothing is sent to it. Ctrl-C ends the server.
+    """
+    from spacy.cli._util import setup_gpu
+
+    with failing("Cannot show the page."):
+        from spacy_nested_ner.demo.server import address, is_loopback, listen, make_app, make_server
+
+        with listen(host, port) as listening:  # nothing is loaded in vain where the port is taken
+            setup_gpu(gpu_id, silent=gpu_id < 0)
+            app = make_app(_load(models or installed_pipelines()), host)
+            if not is_loopback(host):
+                msg.warn(
+                    f"All who reach {host} can run the pipelines. There is no password and no "
+                    "encryption."
+                )
+            msg.good("The page is ready. Ctrl-C ends it.")
+            typer.echo(address(listening))
+            if open_page:
+                webbrowser.open(address(listening))
+            try:
+                make_server(app).run(sockets=[listening])
+            except KeyboardInterrupt:
+                msg.text("The server has ended.")
+
+
+def _load(models: List[str]) -> "List[Pane]":
+    """Raises ValueError, with the remedy, for what is no trained pipeline of this kind."""
+    from spacy_nested_ner.demo.panes import panes_of
+
+    panes = []
+    for model, name in zip(models, short_names(models, least=2)):
+        msg.text(f"Loading {model}")
+        panes += panes_of(name, load_pipeline(model))
+    return panes

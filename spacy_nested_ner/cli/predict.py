@@ -1,0 +1,218 @@
+"""`nested-ner predict`: the entities of a text or of a file of texts, as JSON lines or CSV."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+import codecs
+import csv
+import json
+import os
+import sys
+from contextlib import contextmanager, redirect_stdout
+from enum import Enum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Iterator, Optional, Tuple
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.texts import file_texts
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+    from spacy_nested_ner.scale.inputs import Text
+
+
+class Format(str, Enum):
+    """jsonl: a line for each text. csv: a row for each entity."""
+
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+ModelArg = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
+]
+SourceArg = Annotated[
+    Optional[str],
+    typer.Argument(
+        metavar="TEXT | INPUT",
+        help="A text, or a .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a "
+        "folder (default, and with -: the lines of standard input)",
+        show_default=False,
+    ),
+]
+OutputOpt = Annotated[
+    Optional[Path], typer.Option("--output", "-o", help="File to write instead of standard output")
+]
+FormatOpt = Annotated[
+    Optional[Format],
+    typer.Option(
+        "--format", help="JSON lines or CSV (default: as the output is called, else jsonl)"
+    ),
+]
+ThresholdOpt = Annotated[
+    Optional[float],
+    typer.Option(
+        min=0, max=1, help="Lowest score of an entity (default: threshold of the component)"
+    ),
+]
+
+
+def predict_cli(
+    model: ModelArg,
+    source: SourceArg = None,
+    output_path: OutputOpt = None,
+    format: FormatOpt = None,
+    spans_key: SpansKeyOpt = "sc",
+    threshold: ThresholdOpt = None,
+    text: TextOpt = "text",
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Find the entities of a text, or of each text of a file: offsets, label, score, nesting.
+
+    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame`. A text
+    that cannot be read ends the command. For very many texts there is `annotate`.
+    """
+    from spacy.cli._util import setup_gpu
+
+    standard = typer.get_binary_stream("stdout")
+    with _aside(output_path is None), failing("Cannot predict."):
+        kind = _format(format, output_path)
+        texts = _texts(source, text)
+        setup_gpu(gpu_id, silent=gpu_id < 0)
+        nlp = load_pipeline(model)
+        if threshold is not None:
+            _set_threshold(nlp, spans_key, threshold)
+        found = _Found(nlp, model, spans_key)
+        with _opened(output_path, standard) as file:
+            _write(found.docs(texts), spans_key, kind, file)
+        if not found.entities:
+            remedy = "A lower --threshold may find some; if not, train the pipeline longer."
+            msg.warn(f"The pipeline finds no entity. {remedy}")
+        if output_path is not None:
+            msg.good(f"{found.entities} entities in {found.texts} texts:")
+            typer.echo(str(output_path.resolve()))
+
+
+@contextmanager
+def _aside(is_wanted: bool) -> Iterator[None]:
+    """Messages on standard error, where standard output is for the entities."""
+    with redirect_stdout(sys.stderr if is_wanted else sys.stdout):
+        yield
+
+
+def _format(format: Optional[Format], path: Optional[Path]) -> Format:
+    if format is not None:
+        return format
+    if path is None:
+        return Format.jsonl
+    try:
+        return Format(path.suffix[1:])
+    except ValueError:
+        raise ValueError(f"{path} is neither .jsonl nor .csv. Say which with --format.") from None
+
+
+def _texts(source: Optional[str], column: str) -> "Iterator[Tuple[str, Text]]":
+    """Each text with its id. What is called like a file has to be one.
+
+    Raises ValueError if there are none, or if they cannot be read.
+    """
+    from spacy_nested_ner.scale.inputs import KINDS, checked
+
+    if source is None or source == "-":
+        return _lines_of_input()
+    path = Path(source)
+    if not source or not (os.path.exists(source) or path.suffix in KINDS):
+        return iter([("1", checked(source))])
+    return file_texts(path, column)
+
+
+def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
+    from spacy_nested_ner.scale.inputs import text_lines
+
+    stream = typer.get_binary_stream("stdin")
+    if stream.isatty():
+        typer.echo("Type texts, a line each; Ctrl-D ends.", err=True)
+    number = 0
+    for number, text in enumerate(text_lines(stream), start=1):
+        yield f"line {number}", text
+    if not number:
+        raise ValueError("The standard input holds no texts. Give a text or a file after MODEL.")
+
+
+def _set_threshold(nlp: "Language", spans_key: str, threshold: float) -> None:
+    from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
+
+    own = own_thresholds(nlp).get(spans_key)
+    if own is None or own.value is None:
+        raise ValueError(
+            f"No component of the pipeline ({', '.join(nlp.pipe_names) or 'none'}) has a threshold "
+            f"and writes the spans key {spans_key!r}. Leave out --threshold, or choose the key "
+            "with --spans-key."
+        )
+    own.pipe.cfg["threshold"] = threshold
+
+
+class _Found:
+    """Runs the pipeline, and counts."""
+
+    def __init__(self, nlp: "Language", model: str, spans_key: str) -> None:
+        self.nlp = nlp
+        self.model = model
+        self.spans_key = spans_key
+        self.texts = self.entities = 0
+
+    def docs(self, texts: "Iterator[Tuple[str, Text]]") -> "Iterator[Doc]":
+        """Raises ValueError for what is no text and for docs without spans of the key."""
+        for doc in self.nlp.pipe(self._usable(name, text) for name, text in texts):
+            if self.spans_key not in doc.spans:
+                used = ", ".join(map(repr, doc.spans)) or "none"
+                raise ValueError(
+                    f"{self.model} predicts nothing under spans key {self.spans_key!r}; it uses: "
+                    f"{used}. Choose the key with --spans-key, or a pipeline with a component that "
+                    "writes doc.spans."
+                )
+            self.texts += 1
+            self.entities += len(doc.spans[self.spans_key])
+            yield doc
+
+    def _usable(self, name: str, text: "Text") -> str:
+        if not isinstance(text, str):
+            raise ValueError(f"The text with the id {name!r}: {text.problem}.")
+        if len(text) > self.nlp.max_length:
+            raise ValueError(
+                f"The text with the id {name!r} has {len(text)} characters, the pipeline takes "
+                f"{self.nlp.max_length} at most. Split it."
+            )
+        return text
+
+
+@contextmanager
+def _opened(path: Optional[Path], standard: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The file to write, whole or not at all, or standard output."""
+    from spacy_nested_ner.files import written_together
+
+    if path is None:
+        yield standard
+        standard.flush()
+        return
+    with written_together([path]) as drafts, drafts[path].open("wb") as file:
+        yield file
+
+
+def _write(docs: "Iterator[Doc]", spans_key: str, kind: Format, file: IO[bytes]) -> None:
+    from spacy_nested_ner.tables import COLUMNS, dicts, rows
+
+    text = codecs.getwriter("utf8")(file)  # changes no end of line, whatever the system
+    if kind == Format.jsonl:
+        for found in dicts(docs, spans_key):
+            text.write(json.dumps(found, ensure_ascii=False) + "\n")
+    else:
+        writer = csv.DictWriter(text, [*COLUMNS])
+        writer.writeheader()
+        writer.writerows(rows(docs, spans_key))

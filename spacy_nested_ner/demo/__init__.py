@@ -1,0 +1,1 @@
+"""A local web page to try pipelines in: what it shows (`panes`) and the server (`server`)."""

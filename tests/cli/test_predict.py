@@ -1,0 +1,277 @@
+"""`nested-ner predict`, and the examples of the guide that are made with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+from spacy_nested_ner import to_dicts, to_frame
+from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.tables import COLUMNS
+from tests.conftest import SENTENCES
+from tests.scale.pipelines import save_pipeline
+
+TEXTS = [text for text, _ in SENTENCES]
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "notebooks_and_tables.md"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A trained pipeline on disk. Not to be changed by a test."""
+    return save_pipeline(tmp_path_factory.mktemp("predict") / "model-best", updates=120)
+
+
+def predict(*args: Any, code: int = 0, stdin: Optional[bytes] = None):
+    result = CliRunner().invoke(nested_ner_cli, ["predict", *map(str, args)], input=stdin)
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result
+
+
+def lines(output: str) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in output.split("\n")[:-1]]
+
+
+def said(result) -> str:
+    return " ".join(result.stderr.split())
+
+
+def assert_same(
+    found: List[Dict[str, Any]], expected: List[Dict[str, Any]], differ: float = 1e-4
+) -> None:
+    """The same but for the last digits of scores, which depend on what is in a batch."""
+    assert len(found) == len(expected) and sum(len(each["spans"]) for each in expected) > 0
+    for one, other in zip(found, expected):
+        assert one["text"] == other["text"] and len(one["spans"]) == len(other["spans"])
+        for a, b in zip(one["spans"], other["spans"]):
+            assert a["score"] == pytest.approx(b["score"], abs=differ)
+            assert {**a, "score": 0} == {**b, "score": 0}
+
+
+def test_a_text(model):
+    text = "😀 The US Supreme Court in Washington"
+    result = predict(model, text)
+    assert_same(lines(result.stdout), to_dicts(spacy.load(model)(text)))
+    [found] = lines(result.stdout)
+    outer, inner = found["spans"][:2]
+    assert text[outer["start"] : outer["end"]] == "The US Supreme Court"
+    assert (inner["text"], inner["depth"], inner["parent"]) == ("US", 2, 0)
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl", "csv", "parquet", "spacy"])
+def test_files_of_texts(model, tmp_path, suffix):
+    path, texts = tmp_path / f"in.{suffix}", [*TEXTS, "", "a, \"b\" 'c'"]
+    if suffix == "txt":
+        path.write_text("\n".join(texts) + "\n", encoding="utf8")
+    elif suffix == "jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    elif suffix == "csv":
+        pd.DataFrame({"n": range(len(texts)), "text": texts}).to_csv(path, index=False)
+    elif suffix == "parquet":
+        pq.write_table(pa.table({"text": texts}), path)
+    else:
+        blank = spacy.blank("en")
+        DocBin(docs=[blank(text) for text in texts]).to_disk(path)
+    expected = to_dicts(spacy.load(model).pipe(texts))
+    assert_same(lines(predict(model, path).stdout), expected)
+
+
+def test_standard_input(model):
+    content = "\ufeffp53\r\n\r\nhuman T cells".encode()
+    expected = to_dicts(spacy.load(model).pipe(["p53", "", "human T cells"]))
+    for args in ([model], [model, "-"]):
+        assert_same(lines(predict(*args, stdin=content).stdout), expected)
+
+
+def test_csv_is_the_table(model, tmp_path):
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    output = tmp_path / "new" / "out.csv"
+    printed = predict(model, tmp_path / "in.txt", "-o", output).stdout
+    assert str(output.resolve()) in printed and "entities in 10 texts" in printed
+    frame = pd.read_csv(output, dtype=COLUMNS, keep_default_na=False, na_values=MISSING)
+    expected = to_frame(spacy.load(model).pipe(TEXTS))
+    pd.testing.assert_frame_equal(frame, expected, rtol=1e-3)
+    assert frame["parent"].notna().any() and len(frame) > 15
+    shown = predict(model, tmp_path / "in.txt", "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(shown, newline="")))
+    assert [row["text"] for row in rows] == expected["text"].tolist()
+
+
+MISSING = {"score": [""], "parent": [""]}
+
+
+def test_the_format_is_that_of_the_name_or_the_one_asked_for(model, tmp_path):
+    for args, head in (
+        (["-o", tmp_path / "a.jsonl"], '{"text"'),
+        (["-o", tmp_path / "a.csv"], "doc,start"),
+        (["-o", tmp_path / "a.tsv", "--format", "jsonl"], '{"text"'),
+        (["-o", tmp_path / "b.jsonl", "--format", "csv"], "doc,start"),
+    ):
+        predict(model, "p53", *args)
+        assert args[1].read_text("utf8").startswith(head)
+    assert "a.xml is neither .jsonl nor .csv" in all_of(
+        predict(model, "p53", "-o", "a.xml", code=1)
+    )
+
+
+def all_of(result) -> str:
+    return " ".join(result.output.split())
+
+
+def test_a_lower_threshold_finds_more(model):
+    counts = [
+        len(lines(predict(model, "IL-2 gene promoter", "--threshold", value).stdout)[0]["spans"])
+        for value in (0.0, 0.5, 1.0)
+    ]
+    assert counts[0] > counts[1] > counts[2] == 0
+    assert "finds no entity. A lower --threshold" in said(
+        predict(model, "IL-2 gene promoter", "--threshold", 1.0)
+    )
+
+
+def save_rules(path: Path, *keys: str) -> Path:
+    nlp = spacy.blank("en")
+    for key in keys:
+        ruler = nlp.add_pipe("span_ruler", name=key, config={"spans_key": key})
+        ruler.add_patterns([{"label": "GPE", "pattern": "US"}])  # type: ignore[attr-defined]
+    nlp.to_disk(path)
+    return path
+
+
+def test_pipelines_without_scores_thresholds_or_spans(tmp_path):
+    rules = save_rules(tmp_path / "rules", "sc")
+    [found] = lines(predict(rules, "the US").stdout)
+    assert found["spans"][0]["score"] is None
+    assert predict(rules, "the US", "--format", "csv").stdout.splitlines()[1] == (
+        "0,4,6,1,2,US,GPE,,1,"
+    )
+    result = predict(rules, "the US", "--threshold", 0.5, code=1)
+    assert "No component of the pipeline (sc) has a threshold" in said(result)
+    result = predict(save_rules(tmp_path / "other", "nest"), "the US", code=1)
+    assert "predicts nothing under spans key 'sc'; it uses: 'nest'" in said(result)
+    assert lines(predict(tmp_path / "other", "the US", "--spans-key", "nest").stdout)
+    result = predict(save_rules(tmp_path / "none"), "the US", code=1)
+    assert "it uses: none" in said(result) and result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "name, content, says",
+    [
+        ("none.txt", None, "none.txt: no such file or folder"),
+        ("in.md", b"text", "is of no known kind. Expected .parquet"),
+        ("in.txt", b"", "holds no texts"),
+        ("in.csv", b"body\nx\n", "no column 'text'. Its columns: 'body'. Give --text"),
+        ("in.jsonl", b'{"text": "p53"}\n{"text": null}\n', "'in.jsonl:2': there is no text"),
+        ("in.txt", b"p53\n\xff\n", "'in.txt:2': the text is not UTF-8"),
+        ("long.txt", b"p53\n" + b"a " * 500_001, "'long.txt:2' has 1000002 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_nothing_is_written(model, tmp_path, name, content, says):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    output = tmp_path / "out.jsonl"
+    output.write_text("kept")
+    result = predict(model, tmp_path / name, "-o", output, code=1)
+    assert "Cannot predict." in result.output and says in all_of(result)
+    assert output.read_text() == "kept"
+    assert {path.name for path in tmp_path.iterdir()} <= {name, "out.jsonl"}
+    assert says in said(predict(model, tmp_path / name, code=1))
+
+
+def test_an_empty_standard_input(model):
+    assert "The standard input holds no texts" in said(predict(model, stdin=b"", code=1))
+
+
+def test_a_parquet_file_without_pyarrow(model, tmp_path, monkeypatch):
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "in.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = predict(model, tmp_path / "in.parquet", code=1)
+    assert "in.parquet cannot be read" in said(result)
+    assert "pip install 'spacy_nested_ner[scale]'" in said(result)
+
+
+def test_texts_that_look_like_none(model):
+    for text in ("", "a" * 5000, "p53 in a/b.md", "no\nend"):
+        assert lines(predict(model, text).stdout)[0]["text"] == text
+
+
+def test_hostile_texts_are_one_line_each(model, tmp_path):
+    texts = ["=SUM(A1)", '"quoted", and', "two\nlines\u2028three", "<script>", "null"]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    found = lines(predict(model, tmp_path / "in.jsonl", "--threshold", 0.0).stdout)
+    assert [each["text"] for each in found] == texts
+
+
+def test_a_reader_that_leaves(model, tmp_path):
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS * 300))
+    command = [sys.executable, "-m", "spacy", "nested-ner", "predict", model, tmp_path / "in.txt"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    first = process.stdout.readline()
+    process.stdout.close()
+    assert json.loads(first)["text"] == TEXTS[0]
+    printed = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait(60) == 1 and "Cannot predict" not in printed and "Error" not in printed
+
+
+def test_convert_reads_the_json_lines(model, tmp_path):
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    predict(model, tmp_path / "in.txt", "-o", tmp_path / "found.jsonl")
+    args = ["convert", "prodigy", tmp_path / "found.jsonl", tmp_path / "corpus"]
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "corpus" / "report.json").read_text("utf8"))
+    entities = [
+        each for doc in lines((tmp_path / "found.jsonl").read_text("utf8")) for each in doc["spans"]
+    ]
+    assert sum(split["entities"] for split in report["splits"].values()) == len(entities) > 15
+
+
+def test_the_guide(model, tmp_path, monkeypatch):
+    """Its commands and its code, as printed, and what it says they print."""
+    text = GUIDE.read_text("utf8")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(model, "model-best")
+    Path("texts.txt").write_text("\n".join(TEXTS))
+    pd.DataFrame({"id": range(10), "abstract": TEXTS}).to_csv("abstracts.csv", index=False)
+    commands = re.findall(r"^python -m spacy nested-ner (predict .*?)(?: < (\S+))?$", text, re.M)
+    assert len(commands) == 4
+    shown = None
+    for command, source in commands:
+        stdin = Path(source).read_bytes() if source else None
+        result = CliRunner().invoke(nested_ner_cli, shlex.split(command), input=stdin)
+        assert result.exit_code == 0, result.output
+        shown = shown or lines(result.stdout)
+    block = re.search(r"```json\n(.*?)```", text, re.S)
+    assert block and shown
+    assert_same(shown, lines(block[1]), differ=0.3)  # another machine trains otherwise
+    printed: List[str] = []
+    variables: Dict[str, Any] = {"print": lambda value: printed.append(str(value))}
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", text, re.S)
+    assert len(blocks) == 5
+    for code, output in blocks:
+        printed.clear()
+        exec(code, variables)
+        assert without_scores("\n".join(printed)) == without_scores(output)
+    assert len(variables["frame"]) > 15 and "GPE 0." in variables["html"]
+
+
+def without_scores(text: str) -> List[str]:
+    return [word for word in text.split() if not re.fullmatch(r"\d\.\d+", word)]
