@@ -5,23 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, TextIO, Tuple
+from typing import Iterable, Iterator, List, Tuple
 
 from spacy.tokens import Doc
 
-from spacy_nested_ner.corpora.formats import doccano, label_studio, prodigy
 from spacy_nested_ner.corpora.records import Question, ScoredSpan, Task, WordSentence
-from spacy_nested_ner.corpora.registry import get_writer
+from spacy_nested_ner.corpora.registry import get_task_writer, get_writer
 from spacy_nested_ner.corpora.spans import Dropped
 from spacy_nested_ner.files import written_together
-
-TOOLS: Dict[str, Callable[[Iterable[Task], TextIO], None]] = {
-    "prodigy": prodigy.write_tasks,
-    "label-studio": label_studio.write_tasks,
-    "doccano": doccano.write_tasks,
-}
-"""What writes the import files of each annotation tool, by the name of the format that its exports
-are read with."""
 
 
 def export_docs(
@@ -89,5 +80,6 @@ def task_of(text_id: str, doc: Doc, spans: List[ScoredSpan]) -> Task:
 
 def export_tasks(tasks: Iterable[Task], tool: str, path: Path) -> None:
     """Write tasks as the import file of an annotation tool; nothing is written if that fails."""
+    write = get_task_writer(tool)
     with written_together([path]) as drafts, drafts[path].open("w", encoding="utf8") as file:
-        TOOLS[tool](tasks, file)
+        write(tasks, file)

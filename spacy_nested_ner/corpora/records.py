@@ -227,6 +227,12 @@ class Writer(Protocol):
     ) -> None: ...
 
 
+class TaskWriter(Protocol):
+    """Writes texts to annotate, as an annotation tool imports them."""
+
+    def __call__(self, tasks: Iterable[Task], file: TextIO) -> None: ...
+
+
 def check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:
     """Raise ValueError, with the known values, unless the value is one of them."""
     if value not in choices:

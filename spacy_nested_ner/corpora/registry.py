@@ -20,7 +20,7 @@ from typing import Any, Dict
 
 import catalogue
 
-from spacy_nested_ner.corpora.records import Reader, Writer
+from spacy_nested_ner.corpora.records import Reader, TaskWriter, Writer
 
 
 class FormatRegistry(catalogue.Registry):
@@ -44,6 +44,8 @@ class FormatRegistry(catalogue.Registry):
 
 readers = FormatRegistry(("spacy_nested_ner", "readers"), entry_points=True)
 writers = FormatRegistry(("spacy_nested_ner", "writers"), entry_points=True)
+# Of the import files of annotation tools, by the format that their exports are read with.
+task_writers = FormatRegistry(("spacy_nested_ner", "task_writers"), entry_points=True)
 
 
 def import_formats() -> None:
@@ -64,6 +66,11 @@ def get_reader(name: str) -> Reader:
 def get_writer(name: str) -> Writer:
     """The writer of a format. Raises ValueError as `get_reader`."""
     return _known(writers, name, "writer for format")
+
+
+def get_task_writer(name: str) -> TaskWriter:
+    """The writer of an annotation tool's import files. Raises ValueError as `get_reader`."""
+    return _known(task_writers, name, "annotation tool")
 
 
 def _known(registry: FormatRegistry, name: str, what: str) -> Any:

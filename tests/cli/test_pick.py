@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from spacy_nested_ner import to_dicts
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.cli.pick import Tool
-from spacy_nested_ner.corpora.export import TOOLS
+from spacy_nested_ner.corpora.registry import task_writers
 from spacy_nested_ner.evaluation.data.picking import candidate
 from spacy_nested_ner.evaluation.data.picking import pick as choose
 from tests.cli.test_predict import all_of, save_rules
@@ -155,7 +155,7 @@ def test_words_of_many_texts_are_forgotten(model, tmp_path, monkeypatch):
 
 
 def test_which_tool(model, tmp_path):
-    assert {tool.value for tool in Tool} == set(TOOLS)
+    assert {tool.value for tool in Tool} == set(task_writers.get_all())
     texts = write(tmp_path / "in.jsonl", *NEW)
     pick(model, texts, tmp_path / "out.json", "--n", 1)
     assert "predictions" in json.loads((tmp_path / "out.json").read_text("utf8"))[0]

@@ -14,6 +14,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Record, Task, text_record
+from spacy_nested_ner.corpora.registry import task_writers
 
 
 @json_reader("doccano")
@@ -38,6 +39,7 @@ def read_record(item: Object, place: Place, split: str, options: ReadOptions) ->
     return text_record(str(doc_id), split, text, spans, options)
 
 
+@task_writers.register("doccano")
 def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
     """JSON lines; doccano has no place for scores, and takes other fields for metadata."""
     items = (

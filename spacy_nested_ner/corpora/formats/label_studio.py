@@ -19,7 +19,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_items
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, ScoredSpan, Task, text_record
-from spacy_nested_ner.corpora.registry import readers
+from spacy_nested_ner.corpora.registry import readers, task_writers
 from spacy_nested_ner.corpora.spans import Dropped
 
 
@@ -124,6 +124,7 @@ def _characters(region: Object, text: str, units: _Units, place: Place) -> Tuple
     )
 
 
+@task_writers.register("label-studio")
 def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
     """JSON with predictions for this setup, which is that of the tool's template for entities:
 

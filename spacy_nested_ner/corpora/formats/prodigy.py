@@ -15,6 +15,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Task, text_record
+from spacy_nested_ner.corpora.registry import task_writers
 from spacy_nested_ner.corpora.sentences import word_places
 from spacy_nested_ner.corpora.spans import Dropped
 
@@ -46,6 +47,7 @@ def _check_words(text: str, words: List[str], place: Place) -> None:
         raise CorpusError(f"tokens: {err}", *place) from err
 
 
+@task_writers.register("prodigy")
 def write_tasks(tasks: Iterable[Task], file: TextIO) -> None:
     """JSON lines with the tokens of the pipeline, on which annotators select spans."""
     write_lines(map(_task, tasks), file)

@@ -14,8 +14,9 @@ from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora import ReadOptions, get_reader
 from spacy_nested_ner.corpora.docs import record_to_doc
-from spacy_nested_ner.corpora.export import TOOLS, export_tasks, task_of
+from spacy_nested_ner.corpora.export import export_tasks, task_of
 from spacy_nested_ner.corpora.records import ScoredSpan, Task
+from spacy_nested_ner.corpora.registry import task_writers
 
 NLP = spacy.blank("en")
 TEXT = "😀👍 Bo Li's lab, 🧪 and  Rome.\n"
@@ -87,7 +88,7 @@ def expected(tasks: List[Task]) -> List[Any]:
     return [(each.text, sorted(span[:3] for span in each.spans)) for each in tasks]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", task_writers.get_all())
 def test_what_was_accepted_comes_back(tool, tmp_path):
     found = read(tool, accept(tool, write(tool, TASKS, tmp_path)))
     assert spans_of(found) == expected(TASKS)
@@ -98,7 +99,7 @@ words = st.text(st.sampled_from(list("a😀👍 .\n\t-")), min_size=1, max_size=
 places = st.lists(st.tuples(st.integers(0, 11), st.integers(1, 5), st.sampled_from("AB")))
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", task_writers.get_all())
 @given(words, places)
 def test_any_text_and_spans_come_back(tool, tmp_path_factory, text, places):
     doc = NLP(text)
@@ -186,7 +187,7 @@ def test_an_old_label_studio_counts_units_of_browsers(tmp_path):
     assert spans_of(read("label-studio", path)) == expected(TASKS)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", task_writers.get_all())
 def test_nothing_is_written_if_it_fails(tool, tmp_path):
     def failing():
         yield TASKS[0]
