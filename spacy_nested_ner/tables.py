@@ -151,15 +151,22 @@ def _placed(spans: List[Scored]) -> List[Dict[str, Any]]:
     index = {place: len(places) - 1 - i for i, place in enumerate(reversed(places))}
     return [
         {
-            "start": place[0],
-            "end": place[1],
-            "start_token": span.start,
-            "end_token": span.end,
-            "text": span.text,
-            "label": span.label_,
-            "score": score,
+            **plain(span, score),
             "depth": depth[place],
             "parent": index[parent[place]] if place in parent else None,
         }
         for place, (span, score) in zip(places, spans)
     ]
+
+
+def plain(span: Span, score: Optional[float]) -> Dict[str, Any]:
+    """What `to_dicts` tells of a span by itself."""
+    return {
+        "start": span.start_char,
+        "end": span.end_char,
+        "start_token": span.start,
+        "end_token": span.end,
+        "text": span.text,
+        "label": span.label_,
+        "score": score,
+    }

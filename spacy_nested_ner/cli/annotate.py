@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 
 if TYPE_CHECKING:
     from spacy_nested_ner.scale.inputs import Fragment
     from spacy_nested_ner.scale.workers import Job
 
-ModelArg = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
-]
 InputArg = Annotated[
     Path,
     typer.Argument(

@@ -5,6 +5,9 @@ from typing import Annotated, List, Optional
 
 import typer
 
+ModelArg = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
+]
 ModelsArg = Annotated[
     Optional[List[str]],
     typer.Argument(

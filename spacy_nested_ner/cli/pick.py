@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterator, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.cli.texts import file_texts
@@ -37,9 +37,6 @@ class Tool(str, Enum):
         return ".json" if self is Tool.label_studio else ".jsonl"
 
 
-ModelArg = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
-]
 TextsArg = Annotated[
     Path,
     typer.Argument(

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Iterator, Optional, Tuple
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.cli.texts import file_texts
@@ -34,9 +34,6 @@ class Format(str, Enum):
     csv = "csv"
 
 
-ModelArg = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
-]
 SourceArg = Annotated[
     Optional[str],
     typer.Argument(

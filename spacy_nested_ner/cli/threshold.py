@@ -8,13 +8,10 @@ from typing import Annotated, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt
+from spacy_nested_ner.cli.options import GpuOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_examples
 
-ModelArg = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or package name of a pipeline")
-]
 DataArg = Annotated[
     Path,
     typer.Argument(metavar="DATA", help="Gold data to choose by, a .spacy file: dev, not test"),

@@ -25,7 +25,7 @@ from spacy_nested_ner.pipeline.decode import select_spans
 from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import describe
-from spacy_nested_ner.tables import scored_spans
+from spacy_nested_ner.tables import plain, scored_spans
 
 OVERLAP = describe(PipeSettings)["overlap"].choices
 EVERYTHING = OVERLAP[0]
@@ -98,7 +98,7 @@ class Pane:
         began = time.perf_counter()
         with changed(self.own.pipe, **self._settings(threshold, overlap)):
             doc = self.nlp(text)
-        spans = _spans(doc, self.own.spans_key)
+        spans = [plain(*each) for each in scored_spans(doc, self.own.spans_key)]
         if self.own.searchable and self._has_overlap:
             for span, policies in zip(spans, _policies(spans, list(self.own.pipe.labels))):
                 span["overlap"] = policies
@@ -160,21 +160,6 @@ def _check(text: str, nlp: Language) -> None:
             f"Character {err.start + 1:,} of the text is half of a surrogate pair, which is no "
             "character. Delete it."
         ) from err
-
-
-def _spans(doc: Doc, spans_key: str) -> List[Dict[str, Any]]:
-    return [
-        {
-            "start": span.start_char,
-            "end": span.end_char,
-            "start_token": span.start,
-            "end_token": span.end,
-            "text": span.text,
-            "label": span.label_,
-            "score": score,
-        }
-        for span, score in scored_spans(doc, spans_key)
-    ]
 
 
 def _policies(spans: List[Dict[str, Any]], labels: List[str]) -> List[List[str]]:

@@ -92,10 +92,8 @@ class NestedNER(SavedPipe):
         """
         if not isinstance(label, str):
             raise ValueError(Errors.E187)
-        try:
+        with self._named():
             system_of(self.model).describe_label(self.model, label, **details)
-        except ValueError as err:
-            raise ValueError(self._says(str(err))) from err
         if label in self.labels:
             return 0
         self.cfg["labels"].append(label)

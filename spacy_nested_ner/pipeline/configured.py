@@ -89,10 +89,8 @@ class ConfiguredPipe(TrainablePipe):
         return self._take(self._options, {**self.cfg, **changed})
 
     def _take(self, kind: Type[S], values: Mapping[str, Any]) -> S:
-        try:
+        with self._named():
             return take(kind, values)
-        except ValueError as err:
-            raise ValueError(self._says(str(err))) from err
 
     @contextmanager
     def _named(self) -> Iterator[None]:

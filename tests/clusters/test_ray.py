@@ -18,18 +18,9 @@ pytest.importorskip("ray.data", reason="ray[data] is not installed")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The working directory of Ray, which stays where it was started."""
-    return tmp_path_factory.mktemp("ray")
-
-
-@pytest.fixture(scope="module")
 def ray(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(os.getcwd())
-        patch.chdir(folder)
-        with local_ray(workers=2, object_store=200 * 2**20) as ray:
-            yield ray
+    with local_ray(workers=2, object_store=200 * 2**20) as ray:
+        yield ray
 
 
 @pytest.fixture

