@@ -22,6 +22,15 @@ def cut_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
     return batches
 
 
+def equal_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
+    """As `cut_batches`, but each batch has sequences of one length only, and so no padding."""
+    batches = []
+    for length in np.unique(lengths)[::-1]:
+        (rows,) = np.nonzero(lengths == length)
+        batches.extend(rows[batch] for batch in cut_batches(lengths[rows], budget))
+    return batches
+
+
 class PaddedBatch(NamedTuple):
     """Where the elements of some sequences stand among all of them, which lie one after the other.
 

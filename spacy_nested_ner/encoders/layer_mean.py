@@ -7,6 +7,8 @@ from spacy.tokens import Doc
 from thinc.api import ArgsKwargs, Model, chain
 from thinc.types import Floats2d, Ragged
 
+from spacy_nested_ner.encoders.pretrained import INT8_INITIALIZED
+
 TRANSFORMER = "spacy_nested_ner.LayerMeanTransformer.v1"
 TOK2VEC = "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"
 
@@ -19,6 +21,7 @@ def build_layer_mean_transformer(
     transformer_config: Optional[Dict[str, Any]] = None,
     mixed_precision: bool = False,
     grad_scaler_config: Optional[Dict[str, Any]] = None,
+    int8: bool = False,
 ) -> Model[List[Doc], Any]:
     """`spacy_nested_ner.LayerMeanTransformer.v1`: the model of a `transformer` component, as
     `spacy-transformers.TransformerModel.v3`, whose output is the mean of its last layers.
@@ -27,10 +30,11 @@ def build_layer_mean_transformer(
     done here and not in a listener because spacy-transformers takes back the gradient of one
     output only. The layers themselves are not kept on the docs.
 
-    n_layers: how many, 1 for the last alone. The other settings: see spacy-transformers.
+    n_layers: how many, 1 for the last alone. int8: the weights are int8, set by
+    `nested-ner compress`. The other settings: see spacy-transformers.
 
-    Raises ValueError if the transformer has fewer layers or does not hand them out, when it is
-    initialised.
+    Raises ValueError if the transformer has fewer layers, does not hand them out or is to be int8,
+    when it is initialised.
     """
     if n_layers < 1:
         raise ValueError(f"{TRANSFORMER}: n_layers must be positive, got {n_layers}.")
@@ -51,6 +55,9 @@ def build_layer_mean_transformer(
     wrapper = model.layers[0]
     wrapper.attrs["convert_outputs"] = mean_of_last_layers
     wrapper.attrs["n_layers"] = n_layers
+    wrapper.shims[0] = _compressible(wrapper.shims[0], mixed_precision, grad_scaler_config)
+    if int8:
+        model.init = _is_not_initialized
     model.attrs["replace_listener_cfg"] = replace_listener_config
     return model
 
@@ -65,6 +72,7 @@ def build_layer_mean_tok2vec(
     transformer_config: Optional[Dict[str, Any]] = None,
     mixed_precision: bool = False,
     grad_scaler_config: Optional[Dict[str, Any]] = None,
+    int8: bool = False,
 ) -> Model[List[Doc], List[Floats2d]]:
     """`spacy_nested_ner.Tok2VecLayerMeanTransformer.v1`: the same transformer inside one
     component, as `spacy-transformers.Tok2VecTransformer.v3`.
@@ -80,12 +88,27 @@ def build_layer_mean_tok2vec(
         transformer_config,
         mixed_precision,
         grad_scaler_config,
+        int8,
     )
     layers = _spacy_transformers().layers
     # A chain of a chain, the structure that a replaced listener has.
     return chain(
         chain(transformer, layers.split_trf_batch()), layers.trfs2arrays(pooling, grad_factor)
     )
+
+
+def _compressible(shim: Any, mixed_precision: bool, grad_scaler_config: Any) -> Any:
+    from spacy_nested_ner.encoders.hf_shim import CompressibleShim
+
+    return CompressibleShim(
+        shim._hfmodel,
+        mixed_precision=mixed_precision,
+        grad_scaler_config=dict(grad_scaler_config or {}),
+    )
+
+
+def _is_not_initialized(model: Model, X: Any = None, Y: Any = None) -> None:
+    raise ValueError(f"{TRANSFORMER}: {INT8_INITIALIZED}")
 
 
 def mean_of_last_layers(

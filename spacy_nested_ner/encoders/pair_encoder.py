@@ -57,7 +57,7 @@ def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderM
     name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     """
     attrs = settings.to_dict()
-    shim = PairShim(name, attrs.pop("max_pieces"))
+    shim = PairShim(name, attrs.pop("max_pieces"), attrs.pop("int8"))
     return PairEncoderModel(
         "pair_encoder",
         forward,
@@ -205,8 +205,8 @@ def _places(pair: Pair, row: int, width: int, skip: int) -> np.ndarray:
 class PairShim(PretrainedShim):
     """Holds the encoder of pairs and its tokenizer; see `PretrainedShim`."""
 
-    def __init__(self, name: str, max_pieces: Optional[int]) -> None:
-        super().__init__(ARCHITECTURE, name, max_pieces)
+    def __init__(self, name: str, max_pieces: Optional[int], int8: bool) -> None:
+        super().__init__(ARCHITECTURE, name, max_pieces, int8)
         self._questions: Dict[str, np.ndarray] = {}
 
     def wrap(self, pretrained: Any) -> nn.Module:

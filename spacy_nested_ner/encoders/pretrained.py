@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
+from spacy_nested_ner.layers.int8 import to_int8
 from spacy_nested_ner.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -39,8 +40,30 @@ def learns_too_fast(encoder: Model[Any, Any], rate: float) -> bool:
     )
 
 
+def is_int8(encoder: Model[Any, Any]) -> bool:
+    """Whether a pretrained encoder in this model has int8 weights."""
+    return any(getattr(shim, "int8", False) for node in encoder.walk() for shim in node.shims)
+
+
+INT8_INITIALIZED = (
+    "int8 is true, but int8 weights cannot be trained. Set int8 to false, train, and compress the "
+    "result with 'python -m spacy nested-ner compress'."
+)
+
+
 @dataclass(frozen=True)
-class FineTuning(Settings):
+class Weights(Settings):
+    """How a pretrained encoder keeps its weights.
+
+    int8: the weights are int8: smaller, faster on CPUs, and they cannot be trained. Set by
+        `nested-ner compress`.
+    """
+
+    int8: bool = setting(False)
+
+
+@dataclass(frozen=True)
+class FineTuning(Weights):
     """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
 
     mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
@@ -58,7 +81,8 @@ class PretrainedShim(TorchShim):
     """Holds a pretrained encoder and its tokenizer: read from `name` once, then self-contained.
 
     architecture: registered name, for errors. name: directory or hub name. max_pieces: the
-    encoder's limit if None. settings: of the subclass, JSON-serialisable and saved.
+    encoder's limit if None. int8: whether the weights are. settings: of the subclass,
+    JSON-serialisable and saved.
     """
 
     what = "encoder"
@@ -68,12 +92,14 @@ class PretrainedShim(TorchShim):
         architecture: str,
         name: str,
         max_pieces: Optional[int],
+        int8: bool = False,
         settings: Optional[Dict[str, Any]] = None,
     ) -> None:
         super().__init__(None)
         self.architecture = architecture
         self.name = name
         self.wanted_pieces = max_pieces
+        self.int8 = int8
         self.settings: Dict[str, Any] = settings or {}
         # Of the pretrained model, JSON-serialisable.
         self.config: Dict[str, Any] = {}
@@ -92,8 +118,20 @@ class PretrainedShim(TorchShim):
         """Embeddings of the word pieces, `(pieces, h)`; whatever `wrap` makes keeps them here."""
         return self.module.embeddings.word_embeddings.weight
 
+    def with_int8(self, module: nn.Module) -> nn.Module:
+        """The wrapped encoder with int8 layers in place of its own."""
+        to_int8(module, attention=True)
+        return module
+
+    def to_int8(self) -> None:
+        """Round the weights to int8. They cannot be trained any further."""
+        self._model = self.with_int8(self.module)
+        self.int8 = True
+
     def load(self) -> None:
         """Read configuration, tokenizer and weights from the directory or the hub."""
+        if self.int8:
+            raise ValueError(f"{self.architecture}: {INT8_INITIALIZED}")
         transformers = _transformers(self.architecture)
         config, tokenizer = self._read_tokenizer(transformers)
         with _explain(self.architecture, self.name):
@@ -165,6 +203,7 @@ class PretrainedShim(TorchShim):
         """Settings, configuration and tokenizer as JSON, weights as safetensors."""
         assert self._model is None or self._tokenizer is not None
         own = {**self.settings, "max_pieces": self.max_pieces, "special": self.special}
+        own["int8"] = self.int8
         return srsly.msgpack_dumps(
             {
                 "settings": srsly.json_dumps(own),
@@ -179,11 +218,14 @@ class PretrainedShim(TorchShim):
         saved = srsly.msgpack_loads(data)
         own = srsly.json_loads(saved["settings"])
         self.max_pieces, self.special = own.pop("max_pieces"), own.pop("special")
+        self.int8 = own.pop("int8", False)
         self.settings, self.config = own, srsly.json_loads(saved["config"])
         self._model = self._tokenizer = None
         if saved["weights"] is not None:
             self._tokenizer = _plain_tokenizer(saved["tokenizer"])
             module = self.wrap(_random_encoder(self.architecture, self.config))
+            if self.int8:
+                module = self.with_int8(module)
             module.load_state_dict(load_tensors(saved["weights"]))
             self.set_module(module)
         return self
@@ -232,11 +274,12 @@ def read_config(architecture: str, name: str) -> Any:
     transformers = _transformers(architecture)
     with _explain(architecture, name):
         config = transformers.AutoConfig.from_pretrained(name)
-    _check_config(architecture, name, config)
+    check_config(architecture, name, config)
     return config
 
 
-def _check_config(architecture: str, name: str, config: Any) -> None:
+def check_config(architecture: str, name: str, config: Any) -> None:
+    """Raise ValueError for a pretrained model that is not of the supported kinds."""
     if config.model_type not in SUPPORTED_TYPES:
         raise ValueError(
             f"{architecture}: '{name}' is a model of type '{config.model_type}'. Supported are "

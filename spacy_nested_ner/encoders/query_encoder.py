@@ -9,9 +9,9 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d, Floats3d
 from thinc.util import torch2xp, xp2torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.batching import cut_batches, equal_batches
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
@@ -20,11 +20,12 @@ from spacy_nested_ner.encoders.piece_windows import (
     pool_windows,
     vector_order,
 )
-from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
+from spacy_nested_ner.encoders.pretrained import PretrainedShim, Weights, first_position
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim, running
+from spacy_nested_ner.layers.int8 import to_int8
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
-from spacy_nested_ner.settings import Settings, configured, setting
+from spacy_nested_ner.settings import configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.QueryEncoder.v1"
 
@@ -34,7 +35,7 @@ Backprop = Callable[[EncoderOutput], List[Any]]
 
 
 @dataclass(frozen=True)
-class QueryEncoderSettings(Settings):
+class QueryEncoderSettings(Weights):
     """Of `QueryEncoder.v1`.
 
     n_queries: number of queries (M).
@@ -87,7 +88,9 @@ def build_query_encoder(
     """
     attrs = settings.to_dict()
     query_shim = QueryShim(settings.n_queries, attrs.pop("query_type_embedding"))
-    shim = EncoderShim(name, attrs.pop("max_pieces"), attrs.pop("query_interaction"))
+    shim = EncoderShim(
+        name, attrs.pop("max_pieces"), attrs.pop("int8"), attrs.pop("query_interaction")
+    )
     queries: Model[Any, Any] = Model(
         "instance_queries", _queries_are_read_by_their_parent, shims=[query_shim]
     )
@@ -178,7 +181,9 @@ def _encode(
         return empty((0, width)), empty((0, n_queries, width))
     words, query_states = [], []
     lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
-    batches = cut_batches(lengths, model.attrs["batch_pieces"])
+    # In int8 the smallest difference, such as padding makes, would show: see `layers.int8`.
+    budget = model.attrs["batch_pieces"]
+    batches = equal_batches(lengths, budget) if shim.int8 else cut_batches(lengths, budget)
     for batch in batches:
         chosen = [windows[i] for i in batch]
         ids, mask, own = (t.to(device) for t in shim.pad_windows(chosen))
@@ -211,8 +216,16 @@ class EncoderShim(PretrainedShim):
     query_interaction: whether queries see each other. The rest: see `PretrainedShim`.
     """
 
-    def __init__(self, name: str, max_pieces: Optional[int], query_interaction: bool) -> None:
-        super().__init__(ARCHITECTURE, name, max_pieces, {"query_interaction": query_interaction})
+    def __init__(
+        self, name: str, max_pieces: Optional[int], int8: bool, query_interaction: bool
+    ) -> None:
+        settings = {"query_interaction": query_interaction}
+        super().__init__(ARCHITECTURE, name, max_pieces, int8, settings)
+
+    def with_int8(self, module: nn.Module) -> nn.Module:
+        """As in the base; the one-way attention stays."""
+        to_int8(module, attention=False)
+        return module
 
     def wrap(self, pretrained: Any) -> OneWayEncoder:
         """The pretrained layers under one-way attention."""

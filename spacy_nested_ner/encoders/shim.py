@@ -22,6 +22,8 @@ from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
+from spacy_nested_ner.layers.int8 import CANNOT_LEARN, is_int8
+
 
 @contextlib.contextmanager
 def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) -> Iterator[None]:
@@ -29,7 +31,11 @@ def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) 
 
     mixed_precision: matrix products of a training step in bfloat16. Predictions stay in float32:
         in bfloat16 they would depend on what else is in the batch.
+
+    Raises ValueError for training with int8 weights.
     """
+    if is_train and any(map(is_int8, modules)):
+        raise ValueError(f"A pretrained encoder cannot learn: {CANNOT_LEARN}.")
     for module in modules:
         module.train(is_train)
     precision: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()

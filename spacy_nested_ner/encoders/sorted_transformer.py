@@ -65,7 +65,7 @@ def build_sorted_transformer(name: str, settings: SortedTransformerSettings) -> 
     name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     """
     attrs = settings.to_dict()
-    shim = PretrainedShim(ARCHITECTURE, name, attrs.pop("max_pieces"))
+    shim = PretrainedShim(ARCHITECTURE, name, attrs.pop("max_pieces"), attrs.pop("int8"))
     return Model(
         "sorted_transformer", forward, init=init, dims={"nO": None}, attrs=attrs, shims=[shim]
     )

@@ -16,12 +16,13 @@ from spacy.util import minibatch
 from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
-from spacy_nested_ner.encoders.pretrained import learns_too_fast
+from spacy_nested_ner.encoders.pretrained import is_int8, learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
     missing_annotation,
     needed_annotation,
 )
+from spacy_nested_ner.layers.int8 import CANNOT_LEARN
 from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.model.types import (
     NO_SPANS,
@@ -300,8 +301,10 @@ class NestedNER(SavedPipe):
         drop (float): Dropout rate of the encoder, and of the head unless its config sets one.
         RETURNS (Dict[str, float]): `losses`, with the mean loss of the batch added to the
             component's name.
-        RAISES (ValueError): If the loss is not a finite number.
+        RAISES (ValueError): If the loss is not a finite number, or the encoder has int8 weights.
         """
+        if is_int8(self.model):
+            raise ValueError(self._says(CANNOT_LEARN))
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
