@@ -62,7 +62,7 @@ def compress_cli(
         try:
             names = compress(nlp)
         except ValueError as err:
-            raise ValueError(f"{model}: {err}.") from err
+            raise ValueError(f"{model}: {str(err).removesuffix('.')}.") from err
         with written_folder(output_path, marker="meta.json") as draft:
             nlp.to_disk(draft)
             if check_path is not None:

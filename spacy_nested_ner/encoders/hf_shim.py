@@ -12,7 +12,8 @@ from torch import nn
 from transformers import AutoModel
 
 from spacy_nested_ner.encoders.pretrained import check_config
-from spacy_nested_ner.layers.int8 import CANNOT_LEARN, to_int8
+from spacy_nested_ner.encoders.shim import CANNOT_LEARN
+from spacy_nested_ner.layers.int8 import to_int8
 
 
 class CompressibleShim(HFShim):

@@ -22,7 +22,12 @@ from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
-from spacy_nested_ner.layers.int8 import CANNOT_LEARN, is_int8
+from spacy_nested_ner.layers.int8 import is_int8
+
+CANNOT_LEARN = (
+    "the weights of its encoder are int8, which cannot be trained further. Train the pipeline that "
+    "it was compressed from, and compress the result with 'python -m spacy nested-ner compress'"
+)
 
 
 @contextlib.contextmanager

@@ -18,10 +18,6 @@ from torch import Tensor, nn
 from spacy_nested_ner.layers.attention import join_heads, split_heads
 
 LARGEST = 127
-CANNOT_LEARN = (
-    "the weights of its encoder are int8, which cannot be trained further. Train the pipeline that "
-    "it was compressed from, and compress the result with 'python -m spacy nested-ner compress'"
-)
 
 
 def to_int8(module: nn.Module, attention: bool) -> None:
@@ -114,19 +110,21 @@ class Int8SelfAttention(nn.Module):
         self.joint = Int8Linear([attention.query, attention.key, attention.value])
 
     def forward(self, states: Tensor, mask: Optional[Tensor] = None, *_: Any, **__: Any) -> Tuple:
-        """`(batch, pieces, h)` states. mask: `(batch, 1, any, pieces)` float, 0 for real pieces,
-        which come first; None if all are. Returns a tuple with the same shape, zeros at padding."""
-        query, key, value = self.joint(states).chunk(3, dim=-1)
+        """`(batch, pieces, h)` states. mask: `(batch, 1, any, pieces)`, which pieces all of a row
+        attend to: bool, or float with 0 for them; None for all. Returns a tuple with the same
+        shape, zeros at padding."""
+        joint = self.joint(states)
         if mask is None:
-            return (self._attend(query, key, value),)
-        attended = torch.zeros_like(query)
-        for i, n in enumerate((mask[:, 0, 0] == 0).sum(1).tolist()):
-            row = slice(i, i + 1), slice(n)
-            attended[row] = self._attend(query[row], key[row], value[row])
+            return (self._attend(joint),)
+        real = mask[:, 0, 0] if mask.dtype == torch.bool else mask[:, 0, 0] == 0
+        attended = torch.zeros_like(states)
+        for row, kept, own in zip(joint, real, attended):
+            own[kept] = self._attend(row[kept].unsqueeze(0)).squeeze(0)
         return (attended,)
 
-    def _attend(self, *states: Tensor) -> Tensor:
-        heads = (split_heads(each, self.heads).contiguous() for each in states)
+    def _attend(self, joint: Tensor) -> Tensor:
+        """`(batch, pieces, 3 h)` to `(batch, pieces, h)`."""
+        heads = (split_heads(t, self.heads).contiguous() for t in joint.chunk(3, dim=-1))
         return join_heads(F.scaled_dot_product_attention(*heads))
 
 
@@ -147,4 +145,7 @@ def has_int8_products() -> bool:
     signs = torch.tensor([[1], [-1]]).expand(2, 64)
     numbers = (LARGEST * signs).to(torch.int8).contiguous()
     exact = 64 * LARGEST**2 * torch.tensor([[1, -1], [-1, 1]])
-    return torch.equal(torch._int_mm(numbers, numbers.t()).long(), exact)
+    try:
+        return torch.equal(torch._int_mm(numbers, numbers.t()).long(), exact)
+    except NotImplementedError:  # of a torch that knows them on GPUs only
+        return False

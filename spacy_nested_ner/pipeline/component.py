@@ -22,7 +22,7 @@ from spacy_nested_ner.encoders.protocol import (
     missing_annotation,
     needed_annotation,
 )
-from spacy_nested_ner.layers.int8 import CANNOT_LEARN
+from spacy_nested_ner.encoders.shim import CANNOT_LEARN
 from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.model.types import (
     NO_SPANS,

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_nested_ner.encoders.batching import padded_batches
+from spacy_nested_ner.encoders.batching import equal_batches, padded_batches
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=20), budget=st.integers(1, 40))
@@ -18,3 +18,13 @@ def test_every_element_is_in_one_batch_in_its_place(lengths, budget):
             assert set(place[~real].tolist()) <= {expected[0]}
             seen += expected
     assert sorted(seen) == list(range(lengths.sum()))
+
+
+@given(lengths=st.lists(st.integers(1, 9), max_size=20), budget=st.integers(1, 40))
+def test_equal_batches_need_no_padding(lengths, budget):
+    lengths = np.array(lengths, dtype=np.int64)
+    batches = equal_batches(lengths, budget)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(set(lengths[batch])) == 1
+        assert len(batch) == 1 or lengths[batch].sum() <= budget
