@@ -8,6 +8,7 @@ smallest difference into a visible one. This is also why `Int8SelfAttention` lea
 from __future__ import annotations
 
 import functools
+import itertools
 import platform
 from typing import Any, List, Optional, Tuple
 
@@ -110,22 +111,33 @@ class Int8SelfAttention(nn.Module):
         self.joint = Int8Linear([attention.query, attention.key, attention.value])
 
     def forward(self, states: Tensor, mask: Optional[Tensor] = None, *_: Any, **__: Any) -> Tuple:
-        """`(batch, pieces, h)` states. mask: `(batch, 1, any, pieces)`, which pieces all of a row
-        attend to: bool, or float with 0 for them; None for all. Returns a tuple with the same
-        shape, zeros at padding."""
+        """`(batch, pieces, h)` states. mask: `(batch, 1, any, pieces)`, 0 for the real pieces of a
+        row, which come first; None if all are. Returns a tuple with the same shape, zeros at
+        padding."""
         joint = self.joint(states)
         if mask is None:
             return (self._attend(joint),)
-        real = mask[:, 0, 0] if mask.dtype == torch.bool else mask[:, 0, 0] == 0
-        attended = torch.zeros_like(states)
-        for row, kept, own in zip(joint, real, attended):
-            own[kept] = self._attend(row[kept].unsqueeze(0)).squeeze(0)
+        attended, end = torch.zeros_like(states), 0
+        lengths = _lengths(mask[:, 0, 0] == 0)
+        # Rows of one length, which are neighbours in batches that are sorted, are read together.
+        for n, rows in itertools.groupby(lengths):
+            begin, end = end, end + len(list(rows))
+            attended[begin:end, :n] = self._attend(joint[begin:end, :n])
         return (attended,)
 
     def _attend(self, joint: Tensor) -> Tensor:
         """`(batch, pieces, 3 h)` to `(batch, pieces, h)`."""
-        heads = (split_heads(t, self.heads).contiguous() for t in joint.chunk(3, dim=-1))
+        heads = (split_heads(part, self.heads) for part in joint.chunk(3, dim=-1))
         return join_heads(F.scaled_dot_product_attention(*heads))
+
+
+def _lengths(real: Tensor) -> List[int]:
+    """How many pieces each row has. real: `(batch, pieces)` bool.
+
+    Raises ValueError for padding between them."""
+    if (real[:, 1:] & ~real[:, :-1]).any():
+        raise ValueError("Int8SelfAttention takes padding at the end of a row only.")
+    return real.sum(1).tolist()
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:

@@ -104,3 +104,12 @@ def test_nothing_learns():
     to_int8(layer, attention=True)
     assert int8.is_int8(layer)
     assert {name.split(".")[-2] for name, _ in layer.named_parameters()} == {"LayerNorm"}
+
+
+def test_padding_between_pieces_is_refused():
+    layer = bert_layer()
+    to_int8(layer, attention=True)
+    states, mask = padded(LENGTHS)
+    mask[0, 0, 0, 2] = -1e9
+    with pytest.raises(ValueError, match="padding at the end of a row only"):
+        layer(states, mask)

@@ -15,10 +15,11 @@ from tests.conftest import SENTENCES, found_in, make_examples, make_pipeline, sp
 
 pytest.importorskip("transformers")
 
+# Thresholds that let spans of a short training pass.
 ENCODERS = {
-    "SortedTransformer": ("locate_and_label_ner", {}),
-    "QueryEncoder": ("piqn_ner", {"query_source": "encoder", "quantity": 0.75}),
-    "PairEncoder": ("mrc_ner", {}),
+    "SortedTransformer": ("locate_and_label_ner", {}, {"filter_threshold": 0.0}),
+    "QueryEncoder": ("piqn_ner", {"query_source": "encoder", "quantity": 0.75}, {}),
+    "PairEncoder": ("mrc_ner", {}, {}),
 }
 
 
@@ -30,9 +31,10 @@ def encoder_config(name, directory):
 @pytest.fixture(scope="module", params=ENCODERS)
 def pipelines(request, tiny_bert, tmp_path_factory):
     """Paths of a trained pipeline and of the same in int8."""
-    factory, settings = ENCODERS[request.param]
+    factory, settings, options = ENCODERS[request.param]
     tok2vec = encoder_config(request.param, tiny_bert)
-    nlp = train(make_pipeline(factory, {**settings, "tok2vec": tok2vec}), 30)
+    model = {**settings, "tok2vec": tok2vec}
+    nlp = train(make_pipeline(factory, model, threshold=0.01, **options), 20)
     path = tmp_path_factory.mktemp("pipelines")
     nlp.to_disk(path / "float32")
     assert compress(nlp) == ["ner"]
@@ -48,19 +50,16 @@ def test_it_saves_and_loads_smaller_and_predicts_about_the_same(pipelines):
     before, after = spacy.load(pipelines / "float32"), spacy.load(pipelines / "int8")
     sizes = [(pipelines / kind / "ner" / "model").stat().st_size for kind in ("float32", "int8")]
     assert sizes[1] < 0.8 * sizes[0]  # of this tiny model: the head stays as it is
-    found, expected = found_in(after, docs_of(after)), found_in(before, docs_of(before))
-    assert sum(len(spans) for spans, _ in expected) > 10
-    shared = [len(set(a) & set(b)) for (a, _), (b, _) in zip(found, expected)]
-    assert sum(shared) > 0.9 * sum(len(spans) for spans, _ in expected)
-    for (a, s), (b, t) in zip(found, expected):
-        if a == b:
-            assert s == pytest.approx(t, abs=0.2)
+    found, expected = (vectors(nlp, docs_of(nlp)) for nlp in (after, before))
+    for ours, theirs in zip(found, expected):
+        assert 0 < np.linalg.norm(ours - theirs) < 0.05 * np.linalg.norm(theirs)
 
 
 def test_the_config_says_so_and_bytes_keep_it(pipelines):
     nlp = spacy.load(pipelines / "int8")
     assert nlp.config["components"]["ner"]["model"]["tok2vec"]["int8"] is True
     expected = found_in(nlp, docs_of(nlp))
+    assert sum(len(spans) for spans, _ in expected) > 10
     again = type(nlp).from_config(nlp.config).from_bytes(nlp.to_bytes())
     assert found_in(again, docs_of(again)) == expected
 
