@@ -111,18 +111,17 @@ def ways_costs(name: str, data: Path, limit: int, repeats: int) -> Dict[str, Any
     tokenizer = AutoTokenizer.from_pretrained(name)
     inputs = [torch.tensor(tokenizer(text)["input_ids"]) for text in texts]
     encoders = _encoders(name)
+    times = _times(encoders, inputs, repeats)
     cells = []
-    times = {
-        way: _times(encoder, encoders["float32"], inputs, repeats)
-        for way, encoder in encoders.items()
-    }
     sample = inputs[:32]
     expected = _vectors(encoders["float32"], sample, 1)
     for way, encoder in encoders.items():
         alone, batched = _vectors(encoder, sample, 1), _vectors(encoder, sample, len(sample))
         cell: Dict[str, Any] = {"way": way}
-        for size in BATCH_SIZES:
-            cell[f"ms_{size}"], cell[f"speedup_{size}"] = times[way][size]
+        for size, of_all in times.items():
+            cell[f"ms_{size}"] = 1000 * statistics.median(of_all[way]) / len(inputs)
+            pairs = zip(of_all["float32"], of_all[way])
+            cell[f"speedup_{size}"] = statistics.median(a / b for a, b in pairs)
         cells.append(
             {**cell, "error": _distance(alone, expected), "by_batch": _distance(batched, alone)}
         )
@@ -179,22 +178,18 @@ def _onnx(model: Any) -> Encoder:
 
 
 def _times(
-    encoder: Encoder, reference: Encoder, inputs: List[Tensor], repeats: int
-) -> Dict[int, Tuple[float, float]]:
-    """By batch size CPU milliseconds of a doc, and how many times as fast as the reference."""
-    found = {}
+    encoders: Dict[str, Encoder], inputs: List[Tensor], repeats: int
+) -> Dict[int, Dict[str, List[float]]]:
+    """CPU seconds of runs in turn, by batch size and way."""
+    found: Dict[int, Dict[str, List[float]]] = {}
     for size in BATCH_SIZES:
-        pairs = []
-        for _ in range(1 + repeats):
-            watches = []
-            for each in (reference, encoder):
+        found[size] = {way: [] for way in encoders}
+        for run in range(1 + repeats):
+            for way, encoder in encoders.items():
                 with Stopwatch() as watch:
-                    _vectors(each, inputs, size)
-                watches.append(watch.cpu)
-            pairs.append(watches)
-        theirs, ours = zip(*pairs[1:])
-        ratio = statistics.median(a / b for a, b in zip(theirs, ours))
-        found[size] = 1000 * statistics.median(ours) / len(inputs), ratio
+                    _vectors(encoder, inputs, size)
+                if run:  # the first one makes what is made once
+                    found[size][way].append(watch.cpu)
     return found
 
 

@@ -24,7 +24,7 @@ def cut_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
 
 def equal_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
     """As `cut_batches`, but each batch has sequences of one length only, and so no padding."""
-    batches = []
+    batches: List[np.ndarray] = []
     for length in np.unique(lengths)[::-1]:
         (rows,) = np.nonzero(lengths == length)
         batches.extend(rows[batch] for batch in cut_batches(lengths[rows], budget))
