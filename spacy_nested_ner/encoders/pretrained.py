@@ -218,13 +218,7 @@ class PretrainedShim(TorchShim):
         saved = srsly.msgpack_loads(data)
         own = srsly.json_loads(saved["settings"])
         self.max_pieces, self.special = own.pop("max_pieces"), own.pop("special")
-        int8 = own.pop("int8", False)
-        if saved["weights"] is not None and int8 != self.int8:
-            kinds = ("int8", "float32") if int8 else ("float32", "int8")
-            raise ValueError(
-                f"{self.architecture}: the weights are {kinds[0]}, but the encoder's setting int8 "
-                f"says {kinds[1]}. Set it as it was saved; 'nested-ner compress' changes both"
-            )
+        self.int8 = own.pop("int8", False)
         self.settings, self.config = own, srsly.json_loads(saved["config"])
         self._model = self._tokenizer = None
         if saved["weights"] is not None:
