@@ -1,6 +1,7 @@
 """What tests of every system share."""
 
 import string
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -252,6 +253,16 @@ def tiny_bert(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("encoder") / "bert"
     save_bert(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def ready_pipelines(tmp_path_factory) -> Path:
+    """A folder into which the wheels of `assets/pipelines` are unpacked, as pip does."""
+    folder = tmp_path_factory.mktemp("site")
+    for wheel in (Path(__file__).parents[1] / "assets" / "pipelines").glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    return folder
 
 
 @pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())
