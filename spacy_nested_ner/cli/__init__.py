@@ -20,6 +20,7 @@ from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.output import plain_output
 from spacy_nested_ner.cli.pick import pick_cli
 from spacy_nested_ner.cli.predict import predict_cli
+from spacy_nested_ner.cli.teach import teach_cli
 from spacy_nested_ner.cli.threshold import threshold_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
@@ -47,6 +48,7 @@ nested_ner_cli.command("init")(init_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
 nested_ner_cli.command("pick")(pick_cli)
 nested_ner_cli.command("predict")(predict_cli)
+nested_ner_cli.command("teach")(teach_cli)
 nested_ner_cli.command("threshold")(threshold_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)
