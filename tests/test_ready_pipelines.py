@@ -36,8 +36,9 @@ def test_raw_text_has_sentences_and_nested_entities(name, ready_pipelines) -> No
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_model_card_tells_data_scores_and_limits(name, ready_pipelines) -> None:
-    (info,) = ready_pipelines.glob(f"{name}-*.dist-info")
-    card = (info / "METADATA").read_text("utf8")
+    card = (FOLDER / f"{name}.md").read_text("utf8")
+    (readme,) = ready_pipelines.glob(f"{name}/{name}-*/README.md")
+    assert readme.read_text("utf8") == card
     (path,) = ready_pipelines.glob(f"{name}/{name}-*/meta.json")
     meta = json.loads(path.read_text("utf8"))
     assert meta["license"].startswith("CC BY") and meta["sources"][0]["url"]
