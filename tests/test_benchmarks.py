@@ -14,6 +14,7 @@ from benchmarks import (
     ablation,
     compare,
     diffusion_steps,
+    init_trials,
     mrc_zero_shot,
     picking,
     run_time,
@@ -142,6 +143,31 @@ def test_best_system_of_several_folders(tmp_path) -> None:
     table = invoke(compare.app, "report", tmp_path / "5", tmp_path / "20")
     assert "| genia | CNN | all | 5 minutes | **70.0** | 60.0 |" in table
     assert "| genia | CNN | all | 20 minutes | - | **80.0** |" in table
+
+
+def test_a_corpus_is_cut_to_nested_docs_and_frequent_labels(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    folder = init_trials.cut(tmp_path, tmp_path / "data", sentences=2, labels=2)
+    vocab = spacy.blank("en").vocab
+    for part, number in (("train", 2), ("dev", 2), ("test", 10)):
+        docs = list(DocBin().from_disk(folder / f"{part}.spacy").get_docs(vocab))
+        assert len(docs) == number
+        assert len({span.label_ for doc in docs for span in doc.spans["sc"]}) <= 2
+        assert part == "test" or all(map(init_trials.is_nested, docs))
+
+
+def test_table_of_init_trials() -> None:
+    results = [
+        {
+            "settings": {"system": system, "seed": seed},
+            "f1_tuned": f1,
+            "training": {"cpu_minutes": 1.5 + seed},
+        }
+        for system, scores in (("nested-ner init", (0.4, 0.42)), ("init config", (0.3, 0.32)))
+        for seed, f1 in enumerate(scores)
+    ]
+    table = tables.init_trials({"sixty": results})
+    assert table.splitlines()[2] == "| sixty | 2 | 2.0 | 41.0 ± 12.7 | 31.0 ± 12.7 |"
 
 
 def test_answers_to_one_question_taken_for_another() -> None:
