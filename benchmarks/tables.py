@@ -3,7 +3,7 @@ docs show them. Plain Python, so that both are made without torch."""
 
 import re
 import statistics
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 from spacy_nested_ner.comparison.tables import by_system, markdown, mean_of
 
@@ -281,7 +281,7 @@ PICKING_FIGURES = [
 ]
 
 
-def init_trials(trials: Dict[str, Sequence[Dict[str, Any]]]) -> str:
+def init_trials(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
     """One row for each trial: mean F1 on test of the pipelines that two configs give."""
     rows = []
     for name, results in trials.items():

@@ -107,6 +107,14 @@ def best_systems(*folders: str) -> str:
     return f"{table}\n\n{shell([command])}"
 
 
+def init_trials(*folders: str) -> str:
+    """What the config of `init` reaches beside that of spaCy for `spancat`, and the commands."""
+    found = {Path(each).name: trainings.results_in(ROOT / RESULTS / each) for each in folders}
+    results = [result for each in found.values() for result in each]
+    commands = list(dict.fromkeys(result["command"] for result in results))
+    return f"{tables.init_trials(found)}\n\n{machine(results[0])}\n\n{shell(commands)}"
+
+
 def growth(folder: str, axis: str) -> str:
     """How time and memory grow along an axis."""
     return tables.growth(read(folder, "growth.json")["cells"], axis)
@@ -251,6 +259,7 @@ def define_env(env: Any) -> None:
         systems_table,
         comparison,
         best_systems,
+        init_trials,
         growth,
         growth_commands,
         shares,

@@ -35,8 +35,8 @@ from spacy_nested_ner.evaluation.scores.thresholds import f_at
 from spacy_nested_ner.files import written_together
 from spacy_nested_ner.training.budget import CLOCK
 
-PACKAGES = ("spacy_nested_ner", "spacy", "thinc", "torch", "numpy", "transformers")
-PACKAGES += ("spacy-transformers",)
+PACKAGES = ["spacy_nested_ner", "spacy", "thinc", "torch", "numpy", "transformers"]
+PACKAGES += ["spacy-transformers"]
 
 
 class Task(NamedTuple):
