@@ -2,13 +2,11 @@
 
 import multiprocessing
 import os
-import platform
 import resource
 import shlex
 import signal
 import sys
 import time
-from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, Optional
@@ -17,9 +15,9 @@ import srsly
 import torch
 import typer
 
+from spacy_nested_ner.comparison import trainings
 from spacy_nested_ner.files import written_together
 
-PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
 # Options of several benchmarks.
 Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
 Data = Annotated[Path, typer.Argument(help="A .spacy file")]
@@ -27,21 +25,7 @@ Data = Annotated[Path, typer.Argument(help="A .spacy file")]
 
 def provenance() -> Dict[str, Any]:
     """Versions, machine and command of a result."""
-    return {
-        "versions": {name: version(name) for name in PACKAGES},
-        "machine": f"{platform.system()}, {platform.machine()}, {hardware()}",
-        "command": command(),
-    }
-
-
-def hardware() -> str:
-    """Processor, its cores, and the GPU if there is one."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    name = models[0] if models else platform.processor()
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{name}, {os.cpu_count()} cores{gpu}"
+    return {**trainings.provenance(), "command": command()}
 
 
 def command() -> str:

@@ -11,6 +11,7 @@ from spacy.cli._util import app
 from spacy_nested_ner.cli.analyze import analyze_cli
 from spacy_nested_ner.cli.annotate import annotate_cli
 from spacy_nested_ner.cli.card import card_cli
+from spacy_nested_ner.cli.compare import compare_cli
 from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
 from spacy_nested_ner.cli.demo import demo_cli
 from spacy_nested_ner.cli.evaluate import evaluate_cli
@@ -40,6 +41,7 @@ def before_each_command(ctx: typer.Context) -> None:
 nested_ner_cli.command("analyze")(analyze_cli)
 nested_ner_cli.command("annotate")(annotate_cli)
 nested_ner_cli.command("card")(card_cli)
+nested_ner_cli.command("compare")(compare_cli)
 nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
 nested_ner_cli.command("demo")(demo_cli)
 nested_ner_cli.command("evaluate")(evaluate_cli)
