@@ -50,10 +50,14 @@ def test_a_packaged_pipeline_has_a_model_card(folder):
     strict = metrics["pipelines"][0]["strict"]
     assert len(strict["by_label"]) > 1
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
-    for group in ("by_label", "by_depth", "by_length"):
+    for group in ("by_label", "by_depth"):
         for name, scores in strict[group].items():
             cells = [f"{100 * scores[part]:.1f}" for part in "prf"]
             assert [name, *cells, str(scores["gold"])] in rows
+    short = [scores for length, scores in strict["by_length"].items() if int(length) <= 2]
+    gold = str(sum(scores["gold"] for scores in short))
+    recall = sum(scores["right"] for scores in short) / sum(scores["gold"] for scores in short)
+    assert next(row[2:] for row in rows if row[:1] == ["1-2"])[::2] == [f"{100 * recall:.1f}", gold]
     assert "Expected calibration error" in text and "words per second" in text
     performance = srsly.read_json(model / "meta.json")["performance"]
     assert performance["spans_sc_f"] == strict["micro"]["f"]

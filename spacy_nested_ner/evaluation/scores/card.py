@@ -10,8 +10,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from wasabi import MarkdownRenderer
 
+from spacy_nested_ner.evaluation.scores.metrics import PRF
+
 # What a file about the data may set in meta.json; its notes come after the scores.
 FIELDS = ("description", "author", "email", "url", "license", "sources", "notes")
+LENGTHS = ((1, 2), (3, 5), (6, 9), (10, 19))
 GROUPS = (
     ("By label", "label", "by_label"),
     ("By depth", "depth: entities around it, itself included", "by_depth"),
@@ -76,10 +79,11 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
         low, high = report["bootstrap"]["intervals"][0]["f"]
         level = report["bootstrap"]["level"]
         md.add(f"{level:.0%} interval of F: {_percent(low)} to {_percent(high)}.")
+    groups = {**strict, "by_length": in_steps(strict["by_length"])}
     for title, column, group in GROUPS:
-        if strict[group]:
+        if groups[group]:
             md.add(md.title(4, title))
-            md.add(_table(md, column, list(strict[group].items())))
+            md.add(_table(md, column, list(groups[group].items())))
     calibration = scores["calibration"]
     if calibration is not None:
         md.add(md.title(4, "Calibration"))
@@ -90,6 +94,21 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
         "one process."
     )
     return md.text
+
+
+def in_steps(by_length: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Any]]:
+    """Scores by single lengths, as `evaluate` has them, joined to those of a few ranges."""
+    found: Dict[str, List[Mapping[str, Any]]] = {}
+    for length, scores in by_length.items():
+        words = int(length.rstrip("+"))
+        name = next((f"{a}-{b}" for a, b in LENGTHS if words <= b), f"{LENGTHS[-1][1] + 1}+")
+        found.setdefault(name, []).append(scores)
+    return {name: _joined(each) for name, each in found.items()}
+
+
+def _joined(groups: List[Mapping[str, Any]]) -> Dict[str, Any]:
+    counts = (sum(each[part] for each in groups) for part in ("right", "predicted", "gold"))
+    return PRF(*counts).to_dict()
 
 
 def _reliability(md: MarkdownRenderer, calibration: Mapping[str, Any]) -> str:
