@@ -46,6 +46,12 @@ class LateShim(ModuleShim):
         return hidden
 
 
+def late_shim(model: PairEncoderModel) -> Optional[LateShim]:
+    """The shim of late interaction, None where joint layers do its work."""
+    # A ref would be lost in a copy.
+    return model.layers[0].shims[0] if model.layers else None  # type: ignore[return-value]
+
+
 def read_apart(
     model: PairEncoderModel, shim: "PairShim", X: PairInput, is_train: bool
 ) -> PairReading:
@@ -94,12 +100,12 @@ def _no_pairs(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
 
 def _late_layer(model: PairEncoderModel, is_train: bool) -> Optional[LateInteraction]:
     """The layer in which words meet a question, None where the encoder's own layers do that."""
-    node = model.maybe_get_ref("late")
-    if node is None:
+    shim = late_shim(model)
+    if shim is None:
         return None
-    layer: LateInteraction = node.shims[0].module  # type: ignore[attr-defined]
+    layer: LateInteraction = shim.module
     for dropout in (m for m in layer.modules() if isinstance(m, nn.Dropout)):
-        dropout.p = node.attrs["dropout_rate"] if is_train else 0.0
+        dropout.p = model.layers[0].attrs["dropout_rate"] if is_train else 0.0
     return layer
 
 

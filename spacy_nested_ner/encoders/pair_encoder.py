@@ -10,7 +10,7 @@ import torch
 from thinc.api import Model
 from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.apart import LateShim, read_apart
+from spacy_nested_ner.encoders.apart import LateShim, late_shim, read_apart
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
 from spacy_nested_ner.encoders.pretrained import (
     ROBERTA_TYPES,
@@ -51,19 +51,22 @@ class PairEncoderSettings(FineTuning):
 
 @configured(ARCHITECTURE, PairEncoderSettings)
 def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderModel:
-    """`spacy_nested_ner.PairEncoder.v1`: `[CLS] question [SEP] sentence [SEP]` through a
-    pretrained encoder, with segment ids where the encoder has two of them.
+    """`spacy_nested_ner.PairEncoder.v1`: question and sentence through a pretrained encoder, with
+    segment ids where it has two of them: `[CLS] question [SEP] sentence [SEP]`, or, below the joint
+    layers, `[CLS] question [SEP]` and `[CLS] sentence [SEP]`, each from position 0 on and once.
 
     The weights are read when the model is initialised; a saved model carries them and its
     tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own. Text is
     read as the tokenizer was made for, cased or not.
 
-    A pair that is too long is read in several inputs: the whole question with windows of the
-    sentence, which hold whole words and overlap by half. Each word is taken from the window in
-    which it is most central. Nothing is cut off.
+    What is too long is read in several inputs: windows of the sentence, which hold whole words and
+    overlap by half, each with the whole question. Each word is taken from the window in which it is
+    most central. Nothing is cut off.
 
     The model takes a `PairInput` and gives a `PairReading`. The vector of a word is that of its
-    first piece followed by that of its last, `2 h` wide; zeros for a token without pieces. Raises
+    first piece followed by that of its last, `2 h` wide; without joint layers it is one vector,
+    about `h / 2` wide, of a layer that belongs to the node `model.layers[0]`. Zeros for a token
+    without pieces. Questions that are read apart are kept between predictions. Raises
     ValueError for a setting out of range; when initialised, for a model that cannot be found or is
     not supported; when called, for a question that leaves a sentence less than a quarter of the
     input.
@@ -83,7 +86,6 @@ def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderM
         forward,
         init=init,
         layers=late,
-        refs={"late": late[0] if late else None},
         dims={"nO": None},
         attrs={"two_sided": not late, **attrs},
         shims=[shim],
@@ -99,9 +101,8 @@ def init(model: PairEncoderModel, X: Any = None, Y: Any = None) -> None:
     shim = pair_shim(model)
     shim.load()
     width = shim.config["hidden_size"]
-    late = model.maybe_get_ref("late")
-    n_out = 2 * width if late is None else late.shims[0].build_for(width)  # type: ignore[attr-defined]
-    model.set_dim("nO", n_out, force=True)
+    late = late_shim(model)
+    model.set_dim("nO", 2 * width if late is None else late.build_for(width), force=True)
 
 
 def pair_shim(model: PairEncoderModel) -> "PairShim":
@@ -112,9 +113,9 @@ def pair_shim(model: PairEncoderModel) -> "PairShim":
 def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:
     """Tokenise docs and questions; `PairReading.read` encodes pairs of them."""
     shim = pair_shim(model)
+    encoder = shim.module
     if shim.reads_apart:
         return read_apart(model, shim, X, is_train), lambda: []
-    encoder = shim.module
     learns = is_train and not model.attrs["frozen"]
     _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]

@@ -53,5 +53,5 @@ class LateInteraction(nn.Module):
         """
         states, query = words.chunk(2, dim=-1)
         parts = (query, *pieces.chunk(2, dim=-1))
-        attended = attend(*(split_heads(part, self.layer.heads) for part in parts), mask)
-        return self.layer.after_attention(attended, states)
+        query, key, value = (split_heads(part, self.layer.heads) for part in parts)
+        return self.layer.after_attention(attend(query, key, value, mask), states)

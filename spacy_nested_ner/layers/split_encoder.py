@@ -108,10 +108,10 @@ class SplitEncoder:
         self, layer: Any, states: Tensor, query: Tensor, key_value: Tensor, mask: Tensor
     ) -> Tensor:
         parts = (query, *key_value.chunk(2, dim=-1))
-        heads = (split_heads(part, self.heads) for part in parts)
+        query, key, value = (split_heads(part, self.heads) for part in parts)
         config = self.encoder.config
         dropout = config.attention_probs_dropout_prob if self.encoder.training else 0.0
-        attended = attend(*heads, mask, dropout=dropout)
+        attended = attend(query, key, value, mask, dropout=dropout)
         states = layer.attention.output(attended, states)
         result: Tensor = layer.output(layer.intermediate(states), states)
         return result

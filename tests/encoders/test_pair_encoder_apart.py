@@ -206,7 +206,8 @@ def initialize(model: Any) -> None:
 
 def torch_in_place(model: Any) -> None:
     with torch.no_grad():
-        pair_shim(model).module.embeddings.word_embeddings.weight.add_(1.0)
+        weights = pair_shim(model).module.embeddings.word_embeddings.weight
+        weights.add_(torch.randn_like(weights))
 
 
 @pytest.mark.parametrize("change", [step, from_bytes, torch_in_place, initialize])
