@@ -44,7 +44,7 @@ class PairEncoderSettings(FineTuning):
         `attrs` of a trained model.
     """
 
-    joint_layers: Optional[int] = setting(1, least=0, source="benchmarks/ablations")
+    joint_layers: Optional[int] = setting(None, least=0, source="benchmarks/ablations")
     max_pieces: Optional[int] = setting(None, least=8)
     gradient_checkpointing: bool = setting(False)
 
