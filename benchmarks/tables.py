@@ -124,11 +124,13 @@ def measurements(result: Dict[str, Any]) -> str:
 
 def ablation(variants: Dict[str, Any]) -> str:
     """F1 of each variant, at the best threshold on the docs that it was scored on."""
-    rows = [
-        [name, f"{100 * found['f1']:.1f}", f"{found['threshold']:.2f}", f"{found['seconds']:.0f}"]
-        for name, found in variants.items()
-    ]
-    return markdown(["variant", "F1", "best threshold", "CPU seconds"], rows)
+    header, rows = ["variant", "F1", "best threshold", "CPU seconds"], []
+    for name, found in variants.items():
+        row = [name, f"{100 * found['f1']:.1f}", f"{found['threshold']:.2f}"]
+        rows.append([*row, f"{found['seconds']:.0f}", *([found["steps"]] * ("steps" in found))])
+    if all("steps" in found for found in variants.values()):
+        header.append("steps")
+    return markdown(header, rows)
 
 
 def stress(results: Dict[str, Dict[str, Any]]) -> str:

@@ -23,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS
+from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
@@ -200,8 +201,9 @@ def test_variants_are_of_settings_that_there_are(system) -> None:
     assert (CONFIGS / f"{config}.cfg").exists()
     options = {*names_of(PipeSettings), *names_of(system.options)}
     for variant in variants.values():
-        own = {name for name in variant if name not in ("component", "run_time")}
+        own = {name for name in variant if name not in ("component", "run_time", "tok2vec")}
         assert own <= set(names_of(system.settings))
+        assert set(variant.get("tok2vec", {})) <= set(names_of(PairEncoderSettings))
         assert {*variant.get("component", {}), *variant.get("run_time", {})} <= options
 
 
@@ -231,6 +233,22 @@ def test_an_ablation_goes_on_where_it_stopped(tmp_path) -> None:
     assert other.exit_code == 2 and "was measured with steps 1" in shown
     unknown = CliRunner().invoke(app, ["piqn", str(data), str(data), "--only", "no such"])
     assert unknown.exit_code == 2 and "no variant 'no such'" in unknown.output
+
+
+def test_an_ablation_in_equal_time_with_settings_of_the_encoder(tiny_bert, tmp_path) -> None:
+    data, output = tmp_path / "docs.spacy", tmp_path / "out.json"
+    write_docs(data)
+    options = ("--transformer", tiny_bert, "--minutes", 0.02, "--output", output)
+    names = ("top layer together", "late interaction")
+    only = [arg for name in names for arg in ("--only", name)]
+    table = invoke(app_of(ablation.main), "mrc", data, data, *options, *only)
+    result = srsly.read_json(output)
+    assert result["runs"][0]["minutes"] == 0.02 and all(name in table for name in names)
+    for found in result["variants"].values():
+        assert found["steps"] > 1 and found["seconds"] > 1.2
+    assert "| variant | F1 | best threshold | CPU seconds | steps |" in tables.ablation(
+        result["variants"]
+    )
 
 
 def test_compare_trains_and_reports(tmp_path) -> None:

@@ -6,6 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+# Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
+BATCH_PIECES = {"cpu": 256, "cuda": 8192}
+
+
+def pieces_at_once(device: torch.device) -> int:
+    """Padded pieces that a pretrained encoder best sees at once on this device."""
+    return BATCH_PIECES.get(device.type, BATCH_PIECES["cuda"])
+
 
 def cut_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
     """Sort sequences by length and cut them into batches of at most `budget` padded positions.

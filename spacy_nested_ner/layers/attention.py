@@ -16,13 +16,15 @@ def join_heads(states: Tensor) -> Tensor:
     return states.transpose(1, 2).flatten(2)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float = 0.0) -> Tensor:
     """Scaled dot-product attention of split heads, which are joined: `(batch, queries, width)`.
 
     query: `(batch, heads, queries, head width)`. key, value: `(batch, heads, keys, head width)`.
-    mask: `(batch, keys)` bool, False for padding.
+    mask: `(batch, keys)` bool, False for padding. dropout: of the attention weights; 0 outside
+    training.
     """
-    return join_heads(F.scaled_dot_product_attention(query, key, value, mask[:, None, None, :]))
+    keys = mask[:, None, None, :]
+    return join_heads(F.scaled_dot_product_attention(query, key, value, keys, dropout_p=dropout))
 
 
 def make_feedforward(width: int, factor: int) -> nn.Sequential:

@@ -1,4 +1,4 @@
-"""Question and sentence as one input of a pretrained encoder."""
+"""Question and sentence as one input of a pretrained encoder, through all its layers."""
 
 import shutil
 from typing import List, Tuple
@@ -23,8 +23,9 @@ QUESTIONS = ["Which genes ?", "cell", "Which human cells , if any , are in the t
 
 
 def make_model(directory: str, **settings):
+    """All layers read question and sentence together."""
     torch.manual_seed(0)
-    model = build_pair_encoder(directory, **settings)
+    model = build_pair_encoder(directory, joint_layers=None, **settings)
     model.initialize()
     return model
 
