@@ -76,8 +76,12 @@ class SpanMLP(nn.Module):
 
     def at(self, words: Tensor, pooled: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """words: `(B, N, h)`; pooled: `(S, h)`; row, left, right: `(S,)` place of both words."""
-        before, after = self.bounds(self.dropout(words)).chunk(2, dim=-1)
-        hidden = self.pooled(self.dropout(pooled)) + before[row, left] + after[row, right]
+        # Rows of one half for each word: as words that come before, and as those that come after.
+        halves = self.bounds(self.dropout(words)).view(-1, words.shape[-1])
+        base = 2 * words.shape[1] * row
+        before, after = base + 2 * left, base + 2 * right + 1
+        hidden = self.pooled(self.dropout(pooled))
+        hidden = hidden + F.embedding(before, halves) + F.embedding(after, halves)
         return self.output(F.gelu(hidden))
 
     def grow(self, n_outputs: int) -> None:
