@@ -199,7 +199,8 @@ def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> ScoredSpans:
     found: List[Predictions] = []
     for batch in _batches(model, rows):
         words, mask, queries = rows.read(batch)
-        spans = head(words, mask, options=options, queries=queries)
+        with torch.inference_mode():  # less to do in each of many small operations
+            spans = head(words, mask, options=options, queries=queries)
         label = spans.label
         if rows.label is not None:
             label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]

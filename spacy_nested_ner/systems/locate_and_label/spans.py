@@ -26,6 +26,8 @@ class Spans(NamedTuple):
 
     def pick(self, index: Tensor) -> Spans:
         """The spans at a `(K,)` index or bool mask."""
+        if index.dtype == torch.bool:  # which is searched once, not once for each column
+            index = torch.nonzero(index).squeeze(1)
         return Spans(*(column[index] for column in self))
 
     def join(self, others: Spans) -> Spans:
