@@ -85,12 +85,12 @@ def _read_both(
         states, mirrored = _read([ahead, back], [words, words_at(words, mirror)])
         return torch.cat([states, words_at(mirrored, mirror)], dim=-1)
     if isinstance(ahead, nn.LSTM) and isinstance(back, nn.LSTM):
-        # Both directions in one call, which knows of no padding.
+        # Both directions in one call, which knows of no padding. Settings: biases, layers, dropout,
+        # training, both directions, the batch first.
         zeros = words.new_zeros((2, len(words), ahead.hidden_size))
         weights = [*ahead.all_weights[0], *back.all_weights[0]]
-        return torch.lstm(words, (zeros, zeros), weights, True, 1, 0.0, ahead.training, True, True)[
-            0
-        ]
+        settings = (True, 1, 0.0, ahead.training, True, True)
+        return torch.lstm(words, (zeros, zeros), weights, *settings)[0]
     states, mirrored = _read([ahead, back], [words, words.flip(1)])
     return torch.cat([states, mirrored.flip(1)], dim=-1)
 
