@@ -23,7 +23,7 @@ class ProposerRegressorSettings(ModelSettings):
 
     hidden_width: width of all layers.
     kernel_sizes: kernel sizes of the pyramid's convolutions, from the bottom up; an empty list:
-        words only, which takes half the time. The paper has 2, 2.
+        words only, in about half the time. The paper has 2, 2.
     regressor_layers: layers of the regressor.
     attention_heads: attention heads of each layer of the regressor.
     min_proposals: smallest number of proposals of a sentence. A shorter one gets more rounds of
