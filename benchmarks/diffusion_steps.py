@@ -61,7 +61,7 @@ def seconds(nlp: Language, name: str, gold: List[Doc], settings: Dict[str, Any])
     """CPU seconds of a prediction on the words of the gold docs."""
     plain = [bare(nlp, doc) for doc in gold]
     with Stopwatch() as watch:
-        for _ in nlp.pipe(plain, component_cfg={name: settings}):
+        for _ in nlp.pipe(plain, component_cfg={name: dict(settings)}):
             pass
     return watch.cpu
 
