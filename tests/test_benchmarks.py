@@ -90,9 +90,17 @@ def test_steps_and_spans_of_a_diffusion_of_any_name(tmp_path) -> None:
         [" 2.0 per word ", " 3 "],
     ]
     rows = srsly.read_json(tmp_path / "out.json")["rows"]
-    assert rows[1]["f"] == pytest.approx(nlp.evaluate(examples)["nested_f"])
+
+    def best_f() -> float:
+        found = []
+        for i in range(1, 20):
+            pipe.cfg["threshold"] = i / 20
+            found.append(nlp.evaluate(examples)["nested_f"])
+        return max(found)
+
+    assert rows[1]["f"] == pytest.approx(best_f())
     pipe.cfg.update(steps=2, n_spans=5)
-    assert rows[0]["f"] == pytest.approx(nlp.evaluate(examples)["nested_f"])
+    assert rows[0]["f"] == pytest.approx(best_f())
     assert all(row["words_per_cpu_second"] > 0 for row in rows)
     spacy.blank("en").to_disk(tmp_path / "model")
     failed = CliRunner().invoke(app, list(map(str, files)))

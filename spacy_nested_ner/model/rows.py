@@ -79,6 +79,11 @@ def pad(
 
     Padding repeats the segment's first word; the mask keeps it out of everything.
     """
+    if len(batch) == 1:  # nothing to gather
+        ((_, first, end),) = segments[batch]
+        begin = int(offsets[batch[0]])
+        alone = words[begin : begin + int(end - first)].unsqueeze(0)
+        return alone, alone.new_ones(alone.shape[:2], dtype=torch.bool)
     lengths = torch.from_numpy(segments[batch, 2] - segments[batch, 1])
     position = torch.arange(int(lengths.max()))
     mask = position < lengths.unsqueeze(1)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import join_heads, make_feedforward, split_heads
+from spacy_nested_ner.layers.attention import join_heads, make_feedforward, split_heads, split_parts
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
@@ -192,7 +192,7 @@ class OneWayBlock(nn.Module):
         n_words = words.shape[1]
         states = torch.cat([words, queries], dim=1)
         located = torch.cat([words, (queries + position) / 2], dim=1)
-        query, key = (split_heads(t, self.heads) for t in self.query_key(located).chunk(2, dim=-1))
+        query, key = split_parts(self.query_key(located), 2, self.heads)
         attended = one_way_attention(
             query,
             key,
