@@ -88,7 +88,7 @@ def _read_both(
         # Both directions in one call, which knows of no padding. Settings: biases, layers, dropout,
         # training, both directions, the batch first.
         zeros = words.new_zeros((2, len(words), ahead.hidden_size))
-        weights = [*ahead.all_weights[0], *back.all_weights[0]]
+        weights: List[Tensor] = [*ahead.all_weights[0], *back.all_weights[0]]
         settings = (True, 1, 0.0, ahead.training, True, True)
         return torch.lstm(words, (zeros, zeros), weights, *settings)[0]
     states, mirrored = _read([ahead, back], [words, words.flip(1)])
