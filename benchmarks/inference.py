@@ -14,7 +14,7 @@ from typing import Annotated, Any, Dict, List, Optional
 import spacy
 import typer
 from spacy.language import Language
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, registry
 from thinc.api import Adam
@@ -72,7 +72,16 @@ def pipeline_ratio(
 ) -> Dict[str, Any]:
     """The figures of `ratio`."""
     nlp = spacy.load(model)
-    docs = read(nlp, data, limit)
+    return {
+        "component": nlp.pipe_names[-1],
+        **beside_encoder(nlp, read(nlp, data, limit), batch_size, repeats),
+    }
+
+
+def beside_encoder(
+    nlp: Language, docs: List[Doc], batch_size: int, repeats: int
+) -> Dict[str, float]:
+    """A pipeline beside its encoder alone."""
     encoder, whole, peaks = [], [], []
     for _ in range(repeats):
         encoder.append(encoder_seconds(nlp, docs, batch_size))
@@ -82,7 +91,6 @@ def pipeline_ratio(
     ratios = [a / b for a, b in zip(whole, encoder)]
     n_words = sum(len(doc) for doc in docs)
     return {
-        "component": nlp.pipe_names[-1],
         "ratio": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),

@@ -1,4 +1,5 @@
-"""CPU seconds of passes over docs: of a pipeline, of its encoder alone, and of training steps."""
+"""Seconds of passes over docs: of a pipeline, of its encoder alone, and of training steps. CPU
+time; where a GPU is in use, the time until it is done."""
 
 from typing import Any, List
 
@@ -29,15 +30,17 @@ def seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
     with Stopwatch() as watch:
         for _ in nlp.pipe(fresh, batch_size=batch_size):
             pass
-    return watch.cpu
+    return watch.used
 
 
-def training_seconds(nlp: Language, docs: List[Doc]) -> float:
-    """CPU time of updates in batches of 16, without the optimizer, which all have alike."""
+def training_seconds(
+    nlp: Language, docs: List[Doc], optimizer: Any = NO_OPTIMIZER, batch_size: int = 16
+) -> float:
+    """CPU time of updates; without the optimizer, which all have alike, if it is not given."""
     with Stopwatch() as watch:
-        for batch in minibatch(docs, 16):
-            nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=NO_OPTIMIZER)
-    return watch.cpu
+        for batch in minibatch(docs, batch_size):
+            nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=optimizer)
+    return watch.used
 
 
 def encoder_seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
@@ -62,7 +65,7 @@ def pass_seconds(model: Any, docs: List[Doc], batch_size: int, is_train: bool = 
                 backprop(vectors)
             else:
                 model.predict(batch)
-    return watch.cpu
+    return watch.used
 
 
 def of_sentences(pairs: PairEncoderModel) -> SortedTransformer:

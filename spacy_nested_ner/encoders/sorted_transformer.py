@@ -16,6 +16,7 @@ from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
     join_words,
+    on_device,
     pool_windows,
     vector_order,
 )
@@ -122,9 +123,10 @@ def _encode(
     pooled = []
     for batch in batches:
         chosen = [windows[i] for i in batch]
-        ids, mask, _ = (t.to(device) for t in shim.pad_windows(chosen))
+        padded = shim.pad_windows(chosen)[:2]
+        ids, mask = (each.to(device, non_blocking=True) for each in padded)
         states = shim.module(ids, attention_mask=mask).last_hidden_state
         pooled.append(pool_windows(states.float(), chosen, how))
     n_vectors = np.array([len(window.counts) for window in windows])
     order = vector_order(np.concatenate(batches), n_vectors)
-    return torch.cat(pooled)[torch.from_numpy(order).to(device)]
+    return torch.cat(pooled)[on_device(order, device)]

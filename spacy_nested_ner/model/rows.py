@@ -88,4 +88,5 @@ def pad(
     position = torch.arange(int(lengths.max()))
     mask = position < lengths.unsqueeze(1)
     index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
-    return words[index.to(words.device)], mask.to(words.device)
+    there, mask = (t.to(words.device, non_blocking=True) for t in (index, mask))
+    return words[there], mask

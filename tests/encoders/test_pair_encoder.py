@@ -39,7 +39,7 @@ def make_input(texts: List[str] = TEXTS) -> PairInput:
 
 def read(model, X: PairInput, batch: List[int]) -> Tuple[np.ndarray, np.ndarray]:
     words, mask = model.predict(X).read(np.array(batch))
-    return words.detach().numpy(), mask.numpy()
+    return words.detach().cpu().numpy(), mask.cpu().numpy()
 
 
 def expected_vectors(directory: str, question: str, doc: Doc, offsets: np.ndarray) -> np.ndarray:

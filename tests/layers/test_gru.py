@@ -4,6 +4,8 @@ from torch import nn
 
 from spacy_nested_ner.layers.gru import gru_states
 
+pytestmark = pytest.mark.no_gpu("this loop is for CPUs alone")
+
 
 @pytest.mark.parametrize(("batch", "n_words"), [(3, 7), (1, 1), (2, 40)])
 def test_equals_pytorchs_layers_with_all_gradients(batch: int, n_words: int) -> None:

@@ -98,7 +98,7 @@ class Diffusion(MatchedHead):
         n_gold = gold.mask.sum(dim=1, keepdim=True)
         n_copies = share_of(self.settings.repetition, real.sum(dim=1, keepdim=True), n_gold)
         random = torch.randn((*real.shape, 2), dtype=torch.double, device=real.device)
-        if not gold.mask.any():
+        if not gold.mask.shape[1]:
             return random
         chosen = (place % n_gold.clamp(min=1)).unsqueeze(-1).expand(-1, -1, 2)
         copies = self.process.to_state(gold.spans.gather(1, chosen), lengths)
@@ -172,7 +172,7 @@ class Diffusion(MatchedHead):
         Where None is for those that "missed", that is the entity that the pointers find; of several
         with the same words the one that the span is matched with.
         """
-        if self.form.none == "unmatched" or not gold.mask.any():
+        if self.form.none == "unmatched" or not gold.mask.shape[1]:
             return target
         pointed, _ = pointed_spans(answers.left, answers.right)
         hit = has_words_of(pointed, gold)
@@ -198,7 +198,8 @@ class Diffusion(MatchedHead):
         logits = self.network.classify_spans(encoded, states, candidates)
         hit = has_words_of(candidates, gold) & fits_kind(noisy.kinds, gold)
         label = (hit * (gold.labels + 1).unsqueeze(1)).sum(-1)
-        return F.cross_entropy(logits[noisy.real], label[noisy.real], reduction="sum")
+        real = torch.nonzero(noisy.real, as_tuple=True)
+        return F.cross_entropy(logits[real], label[real], reduction="sum")
 
     def word_loss(self, logits: Tensor, gold: Gold, mask: Tensor) -> Loss:
         """-log P, for each word, of being the first and of being the last of an entity, or not.

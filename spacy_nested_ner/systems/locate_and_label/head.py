@@ -137,7 +137,7 @@ class LocateAndLabel(Head):
         if self.regressor is not None:
             losses.update(self.regression_losses(spans, offsets, gold, paired, positive))
         # Proposals that meet count once: their label depends on their place alone.
-        proposals = adjusted.pick(legal).distinct(mask.shape[1])
+        proposals = adjusted.pick(torch.nonzero(legal).squeeze(1)).distinct(mask.shape[1])
         losses["label"] = self.label_loss(words, proposals, gold)
         return losses
 
@@ -186,12 +186,13 @@ class LocateAndLabel(Head):
         self, spans: Spans, offsets: Tensor, gold: Gold, paired: Tensor, positive: Tensor
     ) -> Dict[str, Loss]:
         """Eq. 14 and 15, means over the positive spans."""
-        weight, terms = REGRESSOR_WEIGHT, float(positive.sum())
-        offsets, mine = offsets[positive], spans.pick(positive)
+        index = torch.nonzero(positive).squeeze(1)
+        weight, terms = REGRESSOR_WEIGHT, float(len(index))
+        offsets, mine = offsets[index], spans.pick(index)
         if not len(offsets):
             return {name: Loss(offsets.sum() * 0.0, 0.0, weight) for name in ("offset", "overlap")}
         seed = torch.stack([mine.start, mine.end], dim=1)
-        target = gold.spans[mine.row, paired[positive]]
+        target = gold.spans[mine.row, paired[index]]
         distance = F.smooth_l1_loss(offsets, (target - seed).to(offsets.dtype), reduction="sum")
         start, end = (seed + offsets).unbind(-1)
         gold_start, gold_end = target.unbind(-1)

@@ -113,7 +113,6 @@ class PIQN(MatchedHead):
 
         real: `(LB, M)` bool. anchors: `(B, M)`. Returns `(LB, M)` long, -1 for None and padding.
         """
-        self.warn_of_lost_entities(gold, real, "queries", REMEDY)
         cost = self.matching_cost(answers, gold)
         if anchors is not None and self.match_anchor:
             n_blocks = len(cost) // len(anchors)
@@ -122,6 +121,7 @@ class PIQN(MatchedHead):
 
     def _assign_row(self, cost: np.ndarray) -> np.ndarray:
         """`(M, G)` costs of one row to the entity of each query."""
+        self.warn_of_lost_entities(cost, "queries", REMEDY)
         return ASSIGNMENTS[self.assignment](cost, round(self.quantity * len(cost)))
 
     def predict(self, batch: Batch, options: PIQNOptions) -> Predictions:
