@@ -130,13 +130,13 @@ def measurements(result: Dict[str, Any]) -> str:
 
 def ablation(variants: Dict[str, Any]) -> str:
     """F1 of each variant, at the best threshold on the docs that it was scored on."""
+    counted = all("steps" in found for found in variants.values())  # not in older files
     header, rows = ["variant", "F1", "best threshold", "CPU seconds"], []
     for name, found in variants.items():
         row = [name, f"{100 * found['f1']:.1f}", f"{found['threshold']:.2f}"]
-        rows.append([*row, f"{found['seconds']:.0f}", *([found["steps"]] * ("steps" in found))])
-    if all("steps" in found for found in variants.values()):
-        header.append("steps")
-    return markdown(header, rows)
+        row.append(f"{found['seconds']:.0f}")
+        rows.append([*row, found["steps"]] if counted else row)
+    return markdown([*header, "steps"] if counted else header, rows)
 
 
 def stress(results: Dict[str, Dict[str, Any]]) -> str:
