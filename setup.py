@@ -118,10 +118,16 @@ setup(
             "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:AdamW",
         ],
         "thinc_schedules": [
+            "spacy_nested_ner.linear_over_time.v1 = "
+            "spacy_nested_ner.training.budget:linear_over_time",
             "spacy_nested_ner.two_stage_linear.v1 = "
             "spacy_nested_ner.training.schedules:two_stage_linear",
             "spacy_nested_ner.warmup_cosine.v1 = spacy_nested_ner.training.schedules:warmup_cosine",
             "spacy_nested_ner.warmup_linear.v1 = spacy_nested_ner.training.schedules:warmup_linear",
+        ],
+        "spacy_batchers": [
+            "spacy_nested_ner.until_time_is_up.v1 = "
+            "spacy_nested_ner.training.budget:until_time_is_up",
         ],
         "spacy_callbacks": [
             "spacy_nested_ner.fit_threshold.v1 = "

@@ -1,4 +1,5 @@
-"""What each part of a system is worth: trainings that differ in one setting, at equal steps.
+"""What each part of a system is worth: trainings that differ in one setting, at equal steps or in
+equal CPU time.
 
 python -m benchmarks.ablation diffusion corpus/genia/train.spacy corpus/genia/dev.spacy
 python -m benchmarks.ablation piqn TRAIN DEV --only recommended --only "quantity 0.75" --output results/piqn.json
@@ -21,6 +22,7 @@ from benchmarks.ablations import Variants, table_of
 from benchmarks.harness import Output, Results, Stopwatch, in_process
 from benchmarks.scores import LENGTHS, at_best_threshold, found_by
 from benchmarks.systems import CONFIGS, read, use_transformer
+from spacy_nested_ner.training.budget import CLOCK, limit_time
 
 
 def main(
@@ -28,6 +30,7 @@ def main(
     train: Annotated[Path, typer.Argument(help="Training docs, a .spacy file")],
     dev: Annotated[Path, typer.Argument(help="Docs to score, a .spacy file")],
     steps: int = 1000,
+    minutes: Annotated[float, typer.Option(help="Of CPU time, in place of the steps")] = 0.0,
     dev_docs: int = 600,
     only: Annotated[Optional[List[str]], typer.Option(help="Names of variants")] = None,
     output: Output = None,
@@ -46,6 +49,8 @@ def main(
     if unknown := [name for name in names if name not in variants]:
         raise typer.BadParameter(f"{system} has no variant {unknown[0]!r}: {', '.join(variants)}.")
     settings = {"system": system, "train": str(train), "dev": str(dev), "steps": steps}
+    if minutes:
+        settings.update(steps=0, minutes=minutes)
     settings.update(dev_docs=dev_docs, train_limit=train_limit, config=config or shipped)
     settings.update(transformer=transformer, mixed_precision=mixed_precision)
     results = Results(output, "variants", **settings)
@@ -86,6 +91,8 @@ def measured(settings: Dict[str, Any], variants: Variants) -> Dict[str, Any]:
     """Scores of variants that one training serves, by name."""
     source = source_config(settings)
     first, *_ = variants.values()
+    if "minutes" in settings:
+        limit_time(source["training"], settings["minutes"], cpu_clock=True)
     with Stopwatch() as watch:
         nlp = trained(source, training_of(first), Path(settings["train"]), settings["steps"])
     pipe, found = nlp.get_pipe("ner"), {}
@@ -93,6 +100,7 @@ def measured(settings: Dict[str, Any], variants: Variants) -> Dict[str, Any]:
     for name, variant in variants.items():
         pipe.cfg.update({**own, **variant.get("run_time", {})})
         found[name] = {**at_best_threshold(found_by(nlp, gold)), "seconds": watch.cpu}
+        found[name]["steps"] = settings["steps"] or CLOCK.steps
     return found
 
 
@@ -107,13 +115,15 @@ def source_config(settings: Dict[str, Any]) -> Config:
 
 
 def trained(source: Config, settings: Dict[str, Any], train: Path, steps: int) -> Any:
-    """A pipeline after so many steps of a config, with these settings."""
+    """A pipeline after so many steps of a config, with these settings; 0 steps: when its own time
+    is up."""
     config = source.copy()
     config["paths"].update(train=str(train), dev=str(train))
-    config["training"].update(max_steps=steps, eval_frequency=steps)
-    model = {key: value for key, value in settings.items() if key != "component"}
+    config["training"].update(max_steps=steps, eval_frequency=steps or 10**6)
+    model = {key: value for key, value in settings.items() if key not in ("component", "tok2vec")}
     config["components"]["ner"].update(settings.get("component", {}))
     config["components"]["ner"]["model"].update(model)
+    config["components"]["ner"]["model"]["tok2vec"].update(settings.get("tok2vec", {}))
     # Scored once at the end: the loop itself looks at one doc.
     config["corpora"]["dev"]["limit"] = 1
     config["training"]["logger"] = {"@loggers": "spacy.ConsoleLogger.v3", "console_output": False}

@@ -2,7 +2,7 @@
 
 python -m benchmarks.compare run corpus/genia results/genia_cnn --minutes 60
 python -m benchmarks.compare run corpus/genia results/genia_minilm --transformer DIRECTORY --train-limit 4000 --minutes 60
-python -m benchmarks.compare report results/genia_cnn
+python -m benchmarks.compare report results/genia_cnn results/genia_minilm
 python -m benchmarks.compare less-data corpus/genia results/less_data --system mrc_ner --system spancat --transformer DIRECTORY
 
 Each training runs in a process of its own and leaves a JSON file when it is done; those that are
@@ -11,28 +11,25 @@ there already are not run again. The plot needs matplotlib.
 
 import itertools
 import statistics
-import time
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
-import spacy
-import srsly
+import torch
 import typer
 from spacy import util
 from spacy.cli._util import setup_gpu
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.training.initialize import init_nlp
-from spacy.training.loop import train as train_loop
 from thinc.api import Config
 
-from benchmarks import tables
-from benchmarks.budget import CLOCK, limit_time
-from benchmarks.harness import Stopwatch, in_process, peak, provenance, write_result
+from benchmarks.harness import command, peak
 from benchmarks.passes import encoder_seconds, seconds
 from benchmarks.plots import draw_lines
-from benchmarks.scores import best_threshold, f1_at, found_by
 from benchmarks.systems import CONFIGS, SYSTEMS, read, use_transformer
+from spacy_nested_ner.comparison import tables as comparison
+from spacy_nested_ner.comparison.tables import BATCH_SIZES
+from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train, train_each
+from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -83,27 +80,24 @@ def run(
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
     if frozen and adversarial:
         raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
-    train_each(locals())
-    report(output)
+    train_all(locals())
+    report([output])
 
 
-def train_each(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
+def train_all(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
     """The results of each system and seed with the settings of `run`; those that are not there yet
     are trained."""
     shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
-    output = Path(settings["output"])
-    shared.update(corpus=str(settings["corpus"]), output=str(output))
-    results = []
-    for number, name in itertools.product(settings["seed"], settings["system"]):
-        target = output / f"{name}_seed{number}.json"
-        if target.exists():
-            typer.echo(f"{target}: done already")
-        else:
-            typer.echo(f"{target}: training")
-            task = {**shared, "system": name, "seed": number, "target": str(target)}
-            write_result(target, in_process(one, task, threads=settings["threads"]))
-        results.append(srsly.read_json(target))
-    return results
+    output = Path(shared.pop("output"))
+    shared.update(corpus=str(settings["corpus"]))
+    tasks = [
+        Task({**shared, "system": name, "seed": number}, output / f"{name}_seed{number}.json")
+        for number, name in itertools.product(settings["seed"], settings["system"])
+    ]
+    try:
+        return train_each(tasks, one, typer.echo, command=command())
+    except ValueError as err:
+        raise typer.BadParameter(str(err)) from err
 
 
 @app.command()
@@ -137,7 +131,7 @@ def less_data(
         n_steps = max(least_steps, steps * share // 100)
         settings.update(output=output / f"{share}_percent", train_limit=train_limit * share // 100)
         settings.update(steps=n_steps, eval_frequency=max(1, n_steps // 4))
-        for result in train_each(settings):
+        for result in train_all(settings):
             each = result["settings"]
             name = f"{each['system']} (seed {each['seed']})"
             curves.setdefault(name, []).append(100 * result["f1"])
@@ -149,28 +143,22 @@ def less_data(
     draw_lines(lines, output / "less_data.svg", "% of the training data", "F1 on test")
 
 
-def one(settings: Dict[str, Any]) -> Dict[str, Any]:
-    """One training and its measurements."""
+def one(task: Task) -> Dict[str, Any]:
+    """One training and its measurements, on the tokens of the corpus."""
+    settings, corpus = task.settings, Path(task.settings["corpus"])
+    torch.set_num_threads(settings["threads"])
     setup_gpu(settings["gpu_id"], silent=True)
-    folder = Path(settings["target"]).with_suffix("")
-    log = folder.with_suffix(".jsonl")
-    folder.mkdir(parents=True, exist_ok=True)
-    log.unlink(missing_ok=True)  # of a run that was broken off; the logger would not write
-    nlp = init_nlp(training_config(settings, log), use_gpu=settings["gpu_id"])
-    with Stopwatch() as watch:
-        train_loop(nlp, folder, use_gpu=settings["gpu_id"])
-    training = {
-        "minutes": watch.seconds / 60,
-        "cpu_minutes": watch.cpu / 60,
-        "peak_mib": peak(),
-        "steps": CLOCK.steps or nlp.config["training"]["max_steps"],
-        "curve": [(row["step"], row["score"]) for row in srsly.read_jsonl(log)],
-    }
-    scores = measured(folder, settings)
-    return {"settings": settings, **provenance(), "training": training, **scores}
+    training = train(training_config(settings), task.folder, settings["gpu_id"])
+    training["peak_mib"] = peak()
+    trained = better(task.folder, corpus / "dev.spacy", settings["choose_limit"], True)
+    found = scores_of(trained, corpus / "test.spacy", settings["test_limit"], True)
+    sizes = BATCH_SIZES if settings["speed"] else ()
+    docs = read(trained.nlp, corpus / "test.spacy", settings["test_limit"])[:64]
+    ratio = {str(size): ratio_at(trained.nlp, docs, size) for size in sizes}
+    return {"training": training, **found, "ratio": ratio}
 
 
-def training_config(settings: Dict[str, Any], log: Path) -> Config:
+def training_config(settings: Dict[str, Any]) -> Config:
     """The shipped config of the system with the budget and the data of this comparison."""
     encoder = "transformer" if settings["transformer"] else "cnn"
     name = settings["system"].removesuffix("_ner")
@@ -188,49 +176,11 @@ def training_config(settings: Dict[str, Any], log: Path) -> Config:
     config["corpora"]["dev"]["limit"] = settings["dev_limit"]
     training["eval_frequency"] = settings["eval_frequency"]
     training["before_to_disk"] = None  # scored at the config's own threshold, too
-    training["logger"] = {
-        "@loggers": "spacy.ConsoleLogger.v3",
-        "progress_bar": "eval",
-        "output_file": str(log),
-    }
     if settings["minutes"]:
-        if settings["cpu_clock"]:
-            threads = settings["threads"]
-            limit_time(training, settings["minutes"], lambda: time.process_time() / threads)
-        else:
-            limit_time(training, settings["minutes"])
+        limit_time(training, settings["minutes"], settings["cpu_clock"])
     elif settings["steps"]:
         training["max_steps"] = settings["steps"]
     return Config(config)
-
-
-def measured(folder: Path, settings: Dict[str, Any]) -> Dict[str, Any]:
-    """Strict F1 on test and speed, of whichever of the best and the last model scores higher on
-    dev: the best of many scores on a few docs may be the luckiest. The threshold is the config's
-    own, and the one that is best on dev."""
-    corpus = Path(settings["corpus"])
-    choices = []
-    for name in ("model-best", "model-last"):
-        nlp = spacy.load(folder / name)
-        at = found_by(nlp, read(nlp, corpus / "dev.spacy", settings["choose_limit"]))
-        pipe: Any = nlp.get_pipe("ner")
-        own = pipe.cfg["threshold"]
-        choices.append((f1_at(at, own), name, own, best_threshold(at)[1]))
-    _, name, own, tuned = max(choices)
-    nlp = spacy.load(folder / name)
-    test = read(nlp, corpus / "test.spacy", settings["test_limit"])
-    with Stopwatch() as watch:
-        at = found_by(nlp, test)
-    sizes = tables.BATCH_SIZES if settings["speed"] else ()
-    return {
-        "model": name,
-        "f1": f1_at(at, own),
-        "f1_tuned": f1_at(at, tuned),
-        "threshold": own,
-        "threshold_tuned": tuned,
-        "words_per_second": sum(map(len, test)) / watch.seconds,
-        "ratio": {str(size): ratio_at(nlp, test[:64], size) for size in sizes},
-    }
 
 
 def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
@@ -242,19 +192,25 @@ def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
 
 
 @app.command()
-def report(output: Annotated[Path, typer.Argument(help="Folder with the JSON files")]) -> None:
-    """Print the results as a Markdown table; draw the dev scores beside them (curves.svg)."""
-    results = tables.trainings(output)
-    if not results:
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    typer.echo(tables.comparison(results))
-    if tables.over_seeds(results):
-        typer.echo(f"\n{tables.over_seeds(results)}")
-    curves = {}
-    for result in results:
-        name = f"{result['settings']['system']} (seed {result['settings']['seed']})"
-        curves[name] = tuple(zip(*result["training"]["curve"]))
-    draw_lines(curves, output / "curves.svg", "steps", "F1 on dev")
+def report(
+    output: Annotated[List[Path], typer.Argument(help="Folders with JSON files")],
+) -> None:
+    """Print the results of each folder as Markdown tables, draw the dev scores beside them
+    (curves.svg), and print which system is best in which time."""
+    everything = []
+    for folder in output:
+        results = comparison.results_in(folder)
+        if not results:
+            raise typer.BadParameter(f"{folder}: no results. Use the command `run` first.")
+        for table in (comparison.each_training(results), comparison.over_seeds(results)):
+            typer.echo(f"{table}\n")
+        curves = {}
+        for result in results:
+            name = f"{result['settings']['system']} (seed {result['settings']['seed']})"
+            curves[name] = tuple(zip(*result["training"]["curve"]))
+        draw_lines(curves, folder / "curves.svg", "steps", "F1 on dev")
+        everything += results
+    typer.echo(comparison.best_systems(everything))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,11 @@
 
 import multiprocessing
 import os
-import platform
 import resource
 import shlex
 import signal
 import sys
 import time
-from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, Optional
@@ -16,10 +14,11 @@ from typing import Annotated, Any, Callable, Dict, Optional
 import srsly
 import torch
 import typer
+from thinc.compat import has_cupy_gpu
 
+from spacy_nested_ner.comparison import trainings
 from spacy_nested_ner.files import written_together
 
-PACKAGES = ["spacy", "thinc", "torch", "numpy", "transformers", "spacy-transformers"]
 # Options of several benchmarks.
 Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
 Data = Annotated[Path, typer.Argument(help="A .spacy file")]
@@ -27,21 +26,7 @@ Data = Annotated[Path, typer.Argument(help="A .spacy file")]
 
 def provenance() -> Dict[str, Any]:
     """Versions, machine and command of a result."""
-    return {
-        "versions": {name: version(name) for name in PACKAGES},
-        "machine": f"{platform.system()}, {platform.machine()}, {hardware()}",
-        "command": command(),
-    }
-
-
-def hardware() -> str:
-    """Processor, its cores, and the GPU if there is one."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    name = models[0] if models else platform.processor()
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{name}, {os.cpu_count()} cores{gpu}"
+    return {**trainings.provenance(), "command": command()}
 
 
 def command() -> str:
@@ -97,18 +82,30 @@ class Results:
 
 
 class Stopwatch:
-    """Seconds of a `with` block: `seconds` by the clock on the wall, `cpu` of this process."""
+    """Seconds of a `with` block: `seconds` by the clock on the wall, `cpu` of this process, and
+    `used`, those of the CPU, or where this process uses a GPU those by the clock.
+
+    A GPU has finished what it was given before the block begins and before it ends.
+    """
 
     seconds: float
     cpu: float
 
     def __enter__(self) -> "Stopwatch":
+        self.is_on_gpu = torch.cuda.is_initialized()
+        self._wait()
         self.seconds, self.cpu = time.perf_counter(), time.process_time()
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._wait()
         self.cpu = time.process_time() - self.cpu
         self.seconds = time.perf_counter() - self.seconds
+        self.used = self.seconds if self.is_on_gpu else self.cpu
+
+    def _wait(self) -> None:
+        if self.is_on_gpu:
+            torch.cuda.synchronize()
 
 
 def peak() -> float:
@@ -127,10 +124,12 @@ def in_process(
     out of it. Needs Linux.
 
     The process is a fork, which has imported all this one has: torch must not have computed
-    anything here. threads: of torch. cpu_seconds: CPU time that the process may take. gib: private
-    memory that it may take.
+    anything here. Where Thinc has found a GPU the process is a fresh one: a fork could not use it.
+
+    threads: of torch. cpu_seconds: CPU time that the process may take. gib: private memory that it
+    may take.
     """
-    context = multiprocessing.get_context("fork")
+    context: Any = multiprocessing.get_context("spawn" if has_cupy_gpu else "fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(sender, threads, gib, function, arguments))
     process.start()

@@ -1,7 +1,7 @@
 """Speed and memory of a component beside its encoder alone and beside spaCy's spancat.
 
 python -m benchmarks.inference ratio MODEL DATA.spacy
-python -m benchmarks.inference untrained DIRECTORY_OR_HUB_NAME DATA.spacy
+python -m benchmarks.inference untrained DIRECTORY_OR_HUB_NAME_OR_cnn DATA.spacy
 python -m benchmarks.inference encoder DIRECTORY_OR_HUB_NAME DATA.spacy
 python -m benchmarks.inference long-doc
 python -m benchmarks.inference memory proposer_regressor_ner
@@ -9,12 +9,12 @@ python -m benchmarks.inference memory proposer_regressor_ner
 
 import statistics
 from pathlib import Path
-from typing import Annotated, Any, Dict, List
+from typing import Annotated, Any, Dict, List, Optional
 
 import spacy
 import typer
 from spacy.language import Language
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed, registry
 from thinc.api import Adam
@@ -72,7 +72,16 @@ def pipeline_ratio(
 ) -> Dict[str, Any]:
     """The figures of `ratio`."""
     nlp = spacy.load(model)
-    docs = read(nlp, data, limit)
+    return {
+        "component": nlp.pipe_names[-1],
+        **beside_encoder(nlp, read(nlp, data, limit), batch_size, repeats),
+    }
+
+
+def beside_encoder(
+    nlp: Language, docs: List[Doc], batch_size: int, repeats: int
+) -> Dict[str, float]:
+    """A pipeline beside its encoder alone."""
     encoder, whole, peaks = [], [], []
     for _ in range(repeats):
         encoder.append(encoder_seconds(nlp, docs, batch_size))
@@ -82,7 +91,6 @@ def pipeline_ratio(
     ratios = [a / b for a, b in zip(whole, encoder)]
     n_words = sum(len(doc) for doc in docs)
     return {
-        "component": nlp.pipe_names[-1],
         "ratio": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),
@@ -94,23 +102,31 @@ def pipeline_ratio(
 
 @app.command()
 def untrained(
-    name: Annotated[str, typer.Argument(help="Directory or hub name of a transformer")],
+    name: Annotated[
+        str, typer.Argument(help="Directory or hub name of a transformer, or cnn from scratch")
+    ],
     data: Data,
     system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
+    batch_size: Annotated[List[int], typer.Option(help="Repeat for several")] = [8, 64],  # noqa: B006
     limit: int = 128,
     repeats: int = 3,
     adversarial: Annotated[float, typer.Option(help="Of the nested systems in training")] = 0.0,
     output: Output = None,
 ) -> None:
-    """All systems with random weights on one transformer, on one thread: t(pipeline) /
+    """All systems with random weights on one encoder, on one thread: t(pipeline) /
     t(encoder alone), and the time of training on a sentence beside spancat's.
 
     Nothing reaches the threshold of 1, so that predicted spans cost nothing. The first stage of
     locate_and_label_ner lets every seed pass that an untrained filter gives its threshold to.
+    After the first step diffusion_ner has more distinct spans than a trained one.
     """
+    transformer = None if name == "cnn" else name
     names = ["spancat", *(other for other in system if other != "spancat")]
     found = [
-        in_process(untrained_costs, each, name, data, limit, repeats, adversarial) for each in names
+        in_process(
+            untrained_costs, each, transformer, data, batch_size, limit, repeats, adversarial
+        )
+        for each in names
     ]
     theirs = found[0]["training"]
     cells = [
@@ -123,14 +139,20 @@ def untrained(
 
 
 def untrained_costs(
-    system: str, transformer: str, data: Path, limit: int, repeats: int, adversarial: float
+    system: str,
+    transformer: Optional[str],
+    data: Path,
+    batch_sizes: List[int],
+    limit: int,
+    repeats: int,
+    adversarial: float,
 ) -> Dict[str, Any]:
-    """Ratios of a system in batches of 8 and 64, and CPU seconds of training on the docs."""
+    """Ratios of a system at each batch size, and CPU seconds of training on the docs."""
     docs = read(spacy.blank("en"), data, limit)
     changes = {} if system == "spancat" else {"adversarial": adversarial}
     nlp = untrained_system(system, docs, transformer, **changes)
     found = {"training": statistics.median(training_seconds(nlp, docs) for _ in range(repeats))}
-    for size in (8, 64):
+    for size in batch_sizes:
         ratios = (
             seconds(nlp, docs, size) / encoder_seconds(nlp, docs, size) for _ in range(repeats)
         )

@@ -1,6 +1,6 @@
-"""What `mrc_ner` costs beside its encoder alone on the same pairs of question and sentence, and
-how its time and memory grow with the labels; the forms that read a sentence once with all
-questions beside the encoder of pairs; and what a single doc gains by questions that are kept.
+"""What `mrc_ner` costs beside its encoder alone on the sentences, and how its time and memory grow
+with the labels, by how question and sentence meet; a training step of each form; and what a single
+doc gains by questions that are kept.
 
 python -m benchmarks.mrc_cost prediction ENCODER DATA.spacy
 python -m benchmarks.mrc_cost training ENCODER DATA.spacy
@@ -22,17 +22,19 @@ from spacy.util import fix_random_seed
 from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, peak, write_output
 from benchmarks.inference import SORTED
-from benchmarks.passes import NO_OPTIMIZER, calls_of, replay, seconds
+from benchmarks.passes import NO_OPTIMIZER, encoder_seconds, seconds
 from benchmarks.systems import bare, questions_for, read
-from spacy_nested_ner.encoders.pair_encoder import pair_shim
 from spacy_nested_ner.model.types import encoder_of
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
 EncoderName = Annotated[str, typer.Argument(help="Directory or hub name of a pretrained encoder")]
-# What reads question and sentence: the pretrained encoder, or two layers over what it, or a small
-# CNN, makes of each.
-FORMS = ["pairs", "once", "cnn"]
+# What reads question and sentence together: so many layers of the pretrained encoder, one layer
+# after it (late), two layers over what it (once), or a small CNN, makes of each.
+JOINT_LAYERS = {"all layers": None, "top 2 layers": 2, "top layer": 1, "late": 0}
+FORMS = [*JOINT_LAYERS, "once", "cnn"]
+# Padded pieces or words at once.
+BATCH_WORDS = {"all layers": 512, "top 2 layers": 512, "top layer": 512, "late": 2048}
 
 
 @app.command()
@@ -40,15 +42,22 @@ def prediction(
     encoder: EncoderName,
     data: Data,
     labels: List[int] = [5, 20, 114],  # noqa: B006 (read only)
+    form: List[str] = list(JOINT_LAYERS),  # noqa: B006 (read only)
     limit: int = 64,
     repeats: int = 3,
     output: Output = None,
 ) -> None:
-    """CPU time and memory for so many labels, each in a process of its own, on one thread, with
-    random weights of the head and a threshold of 1, so that the predicted spans cost nothing."""
+    """CPU time and memory for so many labels beside the encoder alone, which reads each sentence
+    once; each in a process of its own, on one thread, with random weights of the head and a
+    threshold of 1, so that the predicted spans cost nothing."""
     cells = [
-        {"labels": n, **in_process(prediction_costs, encoder, data, n, limit, repeats)}
+        {
+            "labels": n,
+            "form": each,
+            **in_process(prediction_costs, encoder, data, n, limit, repeats, each),
+        }
         for n in labels
+        for each in form
     ]
     show(cells, output)
 
@@ -80,7 +89,8 @@ def forms(
     output: Output = None,
 ) -> None:
     """CPU time of a prediction and of a training step without the optimizer on so many sentences:
-    by the encoder of pairs, by the same encoder with each sentence read once, and by a CNN."""
+    by the encoder of pairs in each of its forms, by the same encoder under two fresh layers, and by
+    a CNN."""
     cells = [
         {"labels": n, "form": form, **in_process(form_costs, encoder, data, n, limit, form)}
         for n in labels
@@ -116,23 +126,22 @@ def show(cells: List[Dict[str, Any]], output: Output) -> None:
 
 
 def prediction_costs(
-    encoder: str, data: Path, n_labels: int, limit: int, repeats: int
+    encoder: str, data: Path, n_labels: int, limit: int, repeats: int, form: str
 ) -> Dict[str, Any]:
-    """One number of labels, for `prediction`."""
-    nlp, docs = pipeline(encoder, n_labels), sentences(data, limit)
-    module = pair_shim(nlp.get_pipe("ner").model.get_ref("tok2vec")).module  # type: ignore[attr-defined]
+    """One row of `prediction`."""
+    nlp, docs = pipeline(encoder, n_labels, form=form), sentences(data, limit)
     seconds(nlp, docs[:1], 64)
     before = peak()
-    component, alone = [seconds(nlp, docs, 64)], []
+    seconds(nlp, docs, 64)
     mib = peak() - before
-    calls = calls_of(module, nlp, docs, 64)
+    component, alone = [], []
     for _ in range(repeats):
         component.append(seconds(nlp, docs, 64))
-        alone.append(replay(module, calls))
+        alone.append(encoder_seconds(nlp, docs, 64))
     return {
         "seconds": statistics.median(component),
         "encoder_seconds": statistics.median(alone),
-        "ratio": statistics.median(a / b for a, b in zip(component[1:], alone)),
+        "ratio": statistics.median(a / b for a, b in zip(component, alone)),
         "mib": mib,
     }
 
@@ -185,19 +194,19 @@ def step_seconds(nlp: Language, docs: List[Doc]) -> float:
 
 
 def pipeline(
-    encoder: str, n_labels: int, checkpointing: bool = False, form: str = "pairs"
+    encoder: str, n_labels: int, checkpointing: bool = False, form: str = "all layers"
 ) -> Language:
-    """`mrc_ner` with so many labels, whose questions all differ; pairs are read in batches of 512
-    pieces, as by the config. form: one of `FORMS`."""
+    """`mrc_ner` with so many labels, whose questions all differ. form: one of `FORMS`."""
     fix_random_seed(0)
     model: Dict[str, Any] = {}
-    if form == "pairs":
+    if form in JOINT_LAYERS:
         model["tok2vec"] = {
             "@architectures": "spacy_nested_ner.PairEncoder.v1",
             "name": encoder,
+            "joint_layers": JOINT_LAYERS[form],
             "gradient_checkpointing": checkpointing,
         }
-        model["batch_words"] = 512
+        model["batch_words"] = BATCH_WORDS[form]
     elif form == "once":
         model["tok2vec"] = {**SORTED, "name": encoder}
         model["hidden_width"] = 192

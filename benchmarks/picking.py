@@ -24,6 +24,7 @@ from benchmarks import compare, tables
 from benchmarks.harness import Results, in_process
 from benchmarks.scores import found_by
 from benchmarks.systems import read
+from spacy_nested_ner.comparison.trainings import Task
 from spacy_nested_ner.evaluation.data.picking import candidate, pick
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -135,8 +136,7 @@ def one(
         sentences.to_disk(folder / "train.spacy")
         for part in ("dev", "test"):
             (folder / f"{part}.spacy").symlink_to(corpus / f"{part}.spacy")
-        task = {**settings, "corpus": name, "target": str(folder / "model.json")}
-        result = compare.one(task)
+        result = compare.one(Task({**settings, "corpus": name}, folder / "model.json"))
         nlp = spacy.load(folder / "model" / result["model"])
     figures = ("f1", "f1_tuned", "threshold_tuned")
     return {

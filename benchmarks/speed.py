@@ -28,8 +28,8 @@ SPANCAT = {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size":
 LIMITS = {
     "piqn_ner": (1.3, 1.6),
     "locate_and_label_ner": (1.0, 1.7),
-    "proposer_regressor_ner": (2.5, 3.2),
-    "diffusion_ner": (5.4, 2.4),
+    "proposer_regressor_ner": (1.5, 2.2),
+    "diffusion_ner": (2.0, 2.4),
 }
 NESTED = [name for name in SYSTEMS if name != "spancat"]
 

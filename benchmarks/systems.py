@@ -43,6 +43,12 @@ def shipped_config(system: str, transformer: Optional[str]) -> Config:
     return config.interpolate()
 
 
+def shipped_optimizer(system: str, transformer: Optional[str]) -> Any:
+    """The optimizer of that config."""
+    settings = shipped_config(system, transformer)["training"]["optimizer"]
+    return util.registry.resolve({"optimizer": settings})["optimizer"]
+
+
 def use_transformer(config: Dict[str, Any], name: str, **settings: bool) -> None:
     """Which transformer a `*_transformer.cfg` reads, and further settings of it."""
     config["paths"]["transformer"] = name

@@ -1,23 +1,16 @@
 """Markdown tables from the JSON files of the benchmarks: their `report` commands print them, the
 docs show them. Plain Python, so that both are made without torch."""
 
-import json
 import re
 import statistics
-from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
-BATCH_SIZES = (1, 8, 64)
+from spacy_nested_ner.comparison.tables import by_system, markdown, mean_of
+
 PREDICTION = ["encoder", "head", "batches", "decoding", "spans", "docs", "rest"]
 TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignment", "batches"]
 TRAINING += ["gold alignment", "optimizer", "rest"]
 SHARES = {"prediction": PREDICTION, "training": TRAINING}
-
-
-def markdown(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
-    """A table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
 
 
 def runnable(command: str) -> str:
@@ -25,42 +18,6 @@ def runnable(command: str) -> str:
     modules of a package now."""
     command = re.sub(r"^benchmarks/(\w+)_ablation\.py", r"-m benchmarks.ablation \1", command)
     return re.sub(r"^benchmarks/(\w+)\.py", r"-m benchmarks.\1", command)
-
-
-def trainings(folder: Path) -> List[Dict[str, Any]]:
-    """The results of `compare` in a folder, best F1 first."""
-    results = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*_seed*.json"))]
-    return sorted(results, key=lambda result: -result["f1"])
-
-
-def comparison(results: Sequence[Dict[str, Any]]) -> str:
-    """One row for each training."""
-    header = ["system", "seed", "test F1", "threshold tuned on dev", "steps", "minutes"]
-    header += ["CPU minutes", "peak MiB", "words/s"]
-    rows = []
-    for result in results:
-        training, settings = result["training"], result["settings"]
-        row = [f"`{settings['system']}`", settings["seed"], f"{100 * result['f1']:.1f}"]
-        row += [f"{100 * result['f1_tuned']:.1f} ({result['threshold_tuned']:.2f})"]
-        row += [training["steps"], f"{training['minutes']:.1f}"]
-        row += [f"{training['cpu_minutes']:.1f}", f"{training['peak_mib']:.0f}"]
-        row += [f"{result['words_per_second']:.0f}"]
-        ratios = (result["ratio"].get(str(size)) for size in BATCH_SIZES)
-        rows.append([*row, *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
-    return markdown([*header, *(f"ratio, batch {size}" for size in BATCH_SIZES)], rows)
-
-
-def over_seeds(results: Sequence[Dict[str, Any]]) -> str:
-    """Mean and standard deviation of the systems with more than one seed; "" if there is none."""
-    scores: Dict[str, List[float]] = {}
-    for result in results:
-        scores.setdefault(result["settings"]["system"], []).append(100 * result["f1"])
-    rows = [
-        [f"`{name}`", len(each), f"{statistics.mean(each):.1f}", f"{statistics.stdev(each):.1f}"]
-        for name, each in scores.items()
-        if len(each) > 1
-    ]
-    return markdown(["system", "seeds", "mean test F1", "standard deviation"], rows) if rows else ""
 
 
 def growth(cells: Dict[str, Any], axis: str) -> str:
@@ -124,12 +81,15 @@ MEASURED = {
     "spacy_transformers": ("spacy-transformers, s", "{:.2f}"),
     "sorted_transformer": ("SortedTransformer, s", "{:.2f}"),
     "ratio": ("ratio", "{:.2f}"),
+    "ratio_1": ("ratio, batch 1", "{:.2f}"),
     "ratio_8": ("ratio, batch 8", "{:.2f}"),
     "ratio_64": ("ratio, batch 64", "{:.2f}"),
     "training_ratio": ("training / spancat's", "{:.2f}"),
     "predicting": ("prediction / spancat's", "{:.2f}"),
     "learning": ("training step / spancat's", "{:.2f}"),
+    "before_mib": ("before, MiB", "{:.0f}"),
     "mib": ("MiB", "{:.0f}"),
+    "cupy_mib": ("of cupy alone, MiB", "{:.0f}"),
     "training_mib": ("training step, MiB", "{:.0f}"),
     "prediction": ("prediction, s", "{:.2f}"),
     "training": ("training step, s", "{:.2f}"),
@@ -138,7 +98,10 @@ MEASURED = {
     "n_spans": ("noisy spans", "{}"),
     "spans_per_word": ("per word", "{:g}"),
     "steps": ("steps", "{}"),
+    "carried": ("go on", "{}"),
     "f": ("F1", "{:.1%}"),
+    "sentences_per_second": ("sentences/s", "{:.0f}"),
+    "step_ms": ("step, ms", "{:.0f}"),
     "words_per_cpu_second": ("words per CPU second", "{:.0f}"),
     "way": ("way", "{}"),
     "float32_ms": ("float32, ms for each doc", "{:.1f}"),
@@ -175,11 +138,13 @@ def measurements(result: Dict[str, Any]) -> str:
 
 def ablation(variants: Dict[str, Any]) -> str:
     """F1 of each variant, at the best threshold on the docs that it was scored on."""
-    rows = [
-        [name, f"{100 * found['f1']:.1f}", f"{found['threshold']:.2f}", f"{found['seconds']:.0f}"]
-        for name, found in variants.items()
-    ]
-    return markdown(["variant", "F1", "best threshold", "CPU seconds"], rows)
+    counted = all("steps" in found for found in variants.values())  # not in older files
+    header, rows = ["variant", "F1", "best threshold", "CPU seconds"], []
+    for name, found in variants.items():
+        row = [name, f"{100 * found['f1']:.1f}", f"{found['threshold']:.2f}"]
+        row.append(f"{found['seconds']:.0f}")
+        rows.append([*row, found["steps"]] if counted else row)
+    return markdown([*header, "steps"] if counted else header, rows)
 
 
 def stress(results: Dict[str, Dict[str, Any]]) -> str:
@@ -330,3 +295,16 @@ PICKING_FIGURES = [
     ("entities", 1, "{:.0f}"),
     ("f1_tuned", 100, "{:.1f}"),
 ]
+
+
+def init_trials(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
+    """One row for each trial: mean F1 on test of the pipelines that two configs give."""
+    rows = []
+    for name, results in trials.items():
+        systems = by_system(results)
+        ours, theirs = (systems.get(each, []) for each in ("nested-ner init", "init config"))
+        cpu = statistics.mean(each["training"]["cpu_minutes"] for each in ours)
+        row = [name, len(ours), f"{cpu:.1f}"]
+        rows.append([*row, *(mean_of([each["f1_tuned"] for each in of]) for of in (ours, theirs))])
+    header = ["data", "seeds", "CPU minutes", "`nested-ner init`", "`init config`, `spancat`"]
+    return markdown(header, rows)

@@ -16,12 +16,12 @@ import typer
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import minibatch, registry
+from spacy.util import minibatch
 
 from benchmarks import tables
 from benchmarks.harness import Data, in_process, provenance, write_result
 from benchmarks.shares import Place, Shares
-from benchmarks.systems import SYSTEMS, UNFILTERED, bare, read, shipped_config, untrained_system
+from benchmarks.systems import SYSTEMS, UNFILTERED, bare, read, shipped_optimizer, untrained_system
 from spacy_nested_ner.model.head_model import collect_spans, head_shim
 from spacy_nested_ner.model.types import encoder_of
 from spacy_nested_ner.pipeline.component import NestedNER
@@ -74,8 +74,7 @@ def measured(system: str, data: Path, limit: int, transformer: str, repeats: int
     pipe: Any = nlp.get_pipe("ner")
     n_entities = sum(len(doc.spans["sc"]) for doc in docs)
     pipe.cfg["threshold"] = score_of_rank(nlp, docs, n_entities)
-    settings = shipped_config(system, transformer)["training"]["optimizer"]
-    optimizer = registry.resolve({"optimizer": settings})["optimizer"]
+    optimizer = shipped_optimizer(system, transformer)
     learn(nlp, docs[:16], optimizer, Shares())
     clock = Shares(PLACES, passes=("encoder", "head"), whole=("optimizer",))
     watch(nlp, clock)

@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from benchmarks import tables
 from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.comparison import tables as trainings
 from spacy_nested_ner.encoders.hybrid_encoder import HybridEncoderSettings
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.encoders.query_encoder import QueryEncoderSettings
@@ -90,12 +91,28 @@ def escaped(text: str) -> str:
 
 def comparison(folder: str) -> str:
     """The trainings in a folder of results, and the commands that made them."""
-    results = tables.trainings(ROOT / RESULTS / folder)
-    parts = [tables.comparison(results), tables.over_seeds(results)]
+    results = trainings.results_in(ROOT / RESULTS / folder)
+    parts = [trainings.each_training(results), trainings.over_seeds(results)]
     commands = list(dict.fromkeys(result["command"] for result in results))
     commands.append(f"-m benchmarks.compare report {RESULTS}/{folder}")
     parts += [machine(results[0]), shell(commands)]
     return "\n\n".join(part for part in parts if part)
+
+
+def best_systems(*folders: str) -> str:
+    """Which system is best in which time, over several folders of results."""
+    paths = [ROOT / RESULTS / folder for folder in folders]
+    table = trainings.best_systems(each for path in paths for each in trainings.results_in(path))
+    command = f"-m benchmarks.compare report {' '.join(f'{RESULTS}/{each}' for each in folders)}"
+    return f"{table}\n\n{shell([command])}"
+
+
+def init_trials(*folders: str) -> str:
+    """What the config of `init` reaches beside that of spaCy for `spancat`, and the commands."""
+    found = {Path(each).name: trainings.results_in(ROOT / RESULTS / each) for each in folders}
+    results = [result for each in found.values() for result in each]
+    commands = list(dict.fromkeys(result["command"] for result in results))
+    return f"{tables.init_trials(found)}\n\n{machine(results[0])}\n\n{shell(commands)}"
 
 
 def growth(folder: str, axis: str) -> str:
@@ -241,6 +258,8 @@ def define_env(env: Any) -> None:
         encoder_table,
         systems_table,
         comparison,
+        best_systems,
+        init_trials,
         growth,
         growth_commands,
         shares,

@@ -6,7 +6,7 @@ means None. `assign_rows` makes one for each row of a padded batch of tensors.
 
 from __future__ import annotations
 
-from typing import Callable, Dict
+from typing import Callable, Dict, List
 
 import numpy as np
 import torch
@@ -94,14 +94,22 @@ def assign_rows(
     finite: then the model has diverged, and the loss says so.
     """
     target = np.full(real.shape, -1, dtype=np.int64)
-    if gold.any() and cost.isfinite().all():
-        arrays = [each.float().cpu().numpy() for each in (cost, *others)]
-        sizes = zip(real.sum(dim=1).tolist(), gold.sum(dim=1).tolist())
-        for row, (n_queries, n_gold) in enumerate(sizes):
-            if n_gold:
-                row_cost, *rest = (array[row, :n_queries] for array in arrays)
-                target[row, :n_queries] = solve(row_cost[:, :n_gold], *rest)
-    return torch.from_numpy(target).to(real.device)
+    if cost.numel():
+        rows_cost, *rest, n_queries, n_gold = _on_host(cost, *others, real.sum(1), gold.sum(1))
+        if np.isfinite(rows_cost).all():
+            for row in np.flatnonzero(n_gold):
+                here = slice(int(n_queries[row]))
+                others_here = (array[row, here] for array in rest)
+                row_cost = rows_cost[row, here, : int(n_gold[row])]
+                target[row, here] = solve(row_cost, *others_here)
+    return torch.from_numpy(target).to(real.device, non_blocking=True)
+
+
+def _on_host(*tensors: Tensor) -> List[np.ndarray]:
+    """Tensors as float arrays, in one copy: a GPU is waited for once."""
+    flat = torch.cat([tensor.flatten().float() for tensor in tensors]).cpu().numpy()
+    ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
+    return [part.reshape(each.shape) for part, each in zip(np.split(flat, ends), tensors)]
 
 
 ASSIGNMENTS: Dict[str, Assignment] = {

@@ -1,12 +1,16 @@
 """What tests of every system share."""
 
+import contextlib
 import string
-from functools import partial
+import zipfile
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
+import numpy as np
 import pytest
 import spacy
+import torch
 from spacy.language import Language
 from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc, Span
@@ -14,6 +18,69 @@ from spacy.training import Example
 from spacy.util import fix_random_seed
 from thinc.api import Adam, Model
 from thinc.types import Floats2d
+from thinc.util import to_numpy
+
+# Tests of torch alone: they make tensors wherever torch does by default. With all others that is
+# left to the package.
+TORCH_ALONE = ["layers", "test_matching.py"] + [
+    f"systems/test_{name}.py"
+    for name in ("diffusion", "locate_and_label", "mrc", "piqn", "proposer_regressor")
+]
+TORCH_ALONE.append("systems/test_head_contract.py")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="cpu, or cuda:0 to run on a GPU with cupy")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "no_gpu(reason): is not run with --device cuda:0")
+    device = config.getoption("--device")
+    if device == "cpu":
+        return
+    try:
+        spacy.require_gpu(int(device.removeprefix("cuda:")))
+    except ValueError as err:
+        raise pytest.UsageError(f"--device {device}: {err}") from err
+    for name in ("assert_allclose", "assert_array_equal"):
+        setattr(np.testing, name, _of_host_arrays(getattr(np.testing, name)))
+
+
+def _of_host_arrays(compare: Callable[..., None]) -> Callable[..., None]:
+    """numpy compares its own arrays only."""
+
+    @wraps(compare)
+    def call(*args: Any, **kwargs: Any) -> None:
+        compare(*(to_numpy(each) if hasattr(each, "get") else each for each in args), **kwargs)
+
+    return call
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    if config.getoption("--device") != "cpu":
+        for item in items:
+            for mark in item.iter_markers("no_gpu"):
+                item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
+def _default_device(config: pytest.Config, path: Path) -> ContextManager[Any]:
+    """Where the tests of a file make their tensors."""
+    device, tests = config.getoption("--device"), Path(__file__).parent
+    alone = any(path.is_relative_to(tests / each) for each in TORCH_ALONE)
+    return torch.device(device) if alone and device != "cpu" else contextlib.nullcontext()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    with _default_device(collector.config, collector.path):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with _default_device(item.config, item.path):
+        yield
+
 
 QUESTIONS = {
     "CELL": "Which kinds of cells ?",
@@ -252,6 +319,16 @@ def tiny_bert(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("encoder") / "bert"
     save_bert(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def ready_pipelines(tmp_path_factory) -> Path:
+    """A folder into which the wheels of `assets/pipelines` are unpacked, as pip does."""
+    folder = tmp_path_factory.mktemp("site")
+    for wheel in (Path(__file__).parents[1] / "assets" / "pipelines").glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    return folder
 
 
 @pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())

@@ -91,6 +91,16 @@ def test_a_single_sentence_with_questions_kept(tiny_bert, tmp_path) -> None:
     assert all(cell["kept_ms"] > 0 and cell["read_ms"] > 0 for cell in cells)
 
 
+def test_what_labels_cost_by_how_question_and_sentence_meet(tiny_bert, tmp_path) -> None:
+    write_docs(tmp_path / "dev.spacy")
+    options = ("--labels", "3", "--limit", "3", "--repeats", "1", "--output", tmp_path / "x.json")
+    table = invoke(mrc_cost.app, "prediction", tiny_bert, tmp_path / "dev.spacy", *options)
+    cells = srsly.read_json(tmp_path / "x.json")["cells"]
+    assert [cell["form"] for cell in cells] == list(mrc_cost.JOINT_LAYERS)
+    assert all(cell["ratio"] > 1 and cell["encoder_seconds"] > 0 for cell in cells)
+    assert "| labels | form |" in table or "| form | labels |" in table
+
+
 def outer(function: Any) -> Any:
     return [inner(function) for _ in range(2)]
 

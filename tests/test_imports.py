@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "cli": (
         "scale",
         "demo",
+        "comparison",
         "evaluation",
         "corpora",
         "pipeline",
@@ -31,6 +32,7 @@ MAY_IMPORT = {
         "systems",
         "tables",
     ),
+    "comparison": ("evaluation", "training"),
     "demo": ("evaluation", "pipeline", "model", "tables"),
     "scale": ("evaluation", "corpora", "pipeline", "tables"),
     # Whether entities nest or cross is counted in one place.

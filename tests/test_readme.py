@@ -1,28 +1,48 @@
-"""What the README prints is what its code prints."""
+"""What the README and the guide print is what their code prints."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Tuple
 
 import pytest
 
 from spacy_nested_ner.systems import all_systems
 
-README = Path(__file__).parents[1] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```\n\nprints\n\n```\n(.*?)```", README.read_text(), re.S)
+ROOT = Path(__file__).parents[1]
 
 
-def test_there_is_one_example() -> None:
-    assert len(EXAMPLES) == 1 and '"piqn_ner"' in EXAMPLES[0][0]
+def example(file: str) -> Tuple[str, str]:
+    """The code in a file that prints something, and what it prints."""
+    text = (ROOT / file).read_text("utf8")
+    (found,) = re.findall(r"```python\n([^`]*)```\n\nprints\n\n```\n([^`]*)```", text)
+    return found
+
+
+def printed(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ready_pipeline(ready_pipelines) -> None:
+    code, output = example("README.md")
+    installed = os.pathsep.join([str(ready_pipelines), os.environ.get("PYTHONPATH", "")])
+    assert printed(code, PYTHONPATH=installed) == output
 
 
 @pytest.mark.parametrize("factory", [system.factory for system in all_systems()])
-def test_example(factory: str) -> None:
+def test_training(factory: str) -> None:
     """The words and labels for every factory; the scores are those of the one that is shown."""
-    code, output = EXAMPLES[0]
-    run = [sys.executable, "-c", code.replace("piqn_ner", factory)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = [line.split()[:-1] for line in done.stdout.splitlines()]
+    code, output = example("docs/guide/training.md")
+    assert '"piqn_ner"' in code
+    found = [line.split()[:-1] for line in printed(code.replace("piqn_ner", factory)).splitlines()]
     assert found == [line.split()[:-1] for line in output.splitlines()]

@@ -79,6 +79,16 @@ def test_comparison_has_the_figures_and_commands_of_the_files(macros) -> None:
         assert f"python {macros.tables.runnable(found['command'])}\n" in text
 
 
+def test_best_system_of_a_time_has_the_figures_of_the_files(macros) -> None:
+    folders = ["genia_spacy_cnn", "litbank_cnn"]
+    text = macros.best_systems(*folders)
+    names = re.findall(r"`(\w+)`", text.splitlines()[0])
+    for folder, cells in zip(folders, rows(text)):
+        found = [100 * result(folder, name)["f1_tuned"] for name in names]
+        shown = [f"{f1:.1f}" if f1 < max(found) else f"**{f1:.1f}**" for f1 in found]
+        assert cells[4:] == shown and cells[3].endswith("CPU minutes")
+
+
 def test_growth_and_shares_have_the_figures_of_the_files(macros) -> None:
     cells = json.loads((RESULTS / "growth_cnn" / "growth.json").read_text("utf8"))["cells"]
     shown = {row[0].strip("`"): row[1:] for row in rows(macros.growth("growth_cnn", "labels"))}

@@ -1,9 +1,9 @@
 """One table of variants for each system, in the module of its name.
 
 CONFIG: name of the shipped config that they start from. VARIANTS: by name, the settings of the
-model that differ from it; those of the component itself under "component"; those that change
-predictions alone under "run_time": a variant that has no others than the one before it is not
-trained.
+model that differ from it, those of its encoder under "tok2vec"; those of the component itself under
+"component"; those that change predictions alone under "run_time": a variant that has no others than
+the one before it is not trained.
 """
 
 from importlib import import_module

@@ -9,13 +9,13 @@ from benchmarks.ablations import Variants
 CONFIG = "proposer_regressor_cnn"
 VARIANTS: Variants = {
     "recommended": {},
-    "no backward block": {"without": ["backward_block"]},
+    "pyramid, no backward block": {"kernel_sizes": [2, 2], "without": ["backward_block"]},
     "no spatial modulation": {"without": ["spatial_modulation"]},
     "no gated update": {"without": ["gated_update"]},
     "no category embedding": {"without": ["category_embedding"]},
     "no location iteration": {"without": ["location_iteration"]},
     "no logits iteration": {"without": ["logits_iteration"]},
-    "no pyramid (kernel sizes [])": {"kernel_sizes": []},
+    "pyramid (kernel sizes [2, 2])": {"kernel_sizes": [2, 2]},
     "kernel sizes [2, 3]": {"kernel_sizes": [2, 3]},
     "no regressor": {"regressor_layers": 0},
     "one proposal per word": {"min_proposals": 0},

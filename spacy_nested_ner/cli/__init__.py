@@ -10,6 +10,8 @@ from spacy.cli._util import app
 
 from spacy_nested_ner.cli.analyze import analyze_cli
 from spacy_nested_ner.cli.annotate import annotate_cli
+from spacy_nested_ner.cli.card import card_cli
+from spacy_nested_ner.cli.compare import compare_cli
 from spacy_nested_ner.cli.compress import compress_cli
 from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
 from spacy_nested_ner.cli.demo import demo_cli
@@ -20,6 +22,7 @@ from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.output import plain_output
 from spacy_nested_ner.cli.pick import pick_cli
 from spacy_nested_ner.cli.predict import predict_cli
+from spacy_nested_ner.cli.teach import teach_cli
 from spacy_nested_ner.cli.threshold import threshold_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
@@ -38,6 +41,8 @@ def before_each_command(ctx: typer.Context) -> None:
 
 nested_ner_cli.command("analyze")(analyze_cli)
 nested_ner_cli.command("annotate")(annotate_cli)
+nested_ner_cli.command("card")(card_cli)
+nested_ner_cli.command("compare")(compare_cli)
 nested_ner_cli.command("compress")(compress_cli)
 nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
 nested_ner_cli.command("demo")(demo_cli)
@@ -47,6 +52,7 @@ nested_ner_cli.command("init")(init_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
 nested_ner_cli.command("pick")(pick_cli)
 nested_ner_cli.command("predict")(predict_cli)
+nested_ner_cli.command("teach")(teach_cli)
 nested_ner_cli.command("threshold")(threshold_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)

@@ -8,7 +8,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from spacy_nested_ner.systems import BEST_FIRST, System, get_system
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from thinc.api import Config
 
 CNN, LISTENER = "cnn", "listener"
+SPANCAT = "spancat"
+"""spaCy's own component for nested entities, as a yardstick."""
 COMPONENT = "ner"  # in all shipped configs
+ACCURACY = "accuracy"  # what else there is to optimize is speed
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
@@ -91,28 +94,30 @@ class Recipe:
         self.set_steps(steps, note)
 
 
-def recipe_for(train_path: Path, dev_path: Path, encoder: str, spans_key: str, lang: str) -> Recipe:
+def recipe_for(
+    train_path: Path,
+    dev_path: Path,
+    encoder: str,
+    spans_key: str,
+    lang: str,
+    optimize: Optional[str] = None,
+) -> Recipe:
     """Choose system, encoder and number of steps.
 
-    encoder: `CNN`, `LISTENER`, or folder or hub name of a pretrained transformer.
+    encoder: `CNN`, `LISTENER`, or folder or hub name of a pretrained transformer. optimize:
+    `ACCURACY`, "speed", or None for the shipped config.
 
     Raises ValueError if the data cannot be read or hold nothing to learn; ImportError if something
     is to be installed.
     """
-    from spacy.util import load_config
-
     from spacy_nested_ner.cli.inspect import inspect
 
     report = inspect(train_path, dev_path, spans_key=spans_key, lang=lang)
     system, lost = choose_system(report["limits"])
-    kind = "cnn" if encoder in (CNN, LISTENER) else "transformer"
-    recipe = Recipe(load_config(shipped_config(f"{system.name}_{kind}.cfg")))
-    config = recipe.config
-    config["paths"].update(train=str(train_path), dev=str(dev_path))
-    config["nlp"]["lang"] = lang
-    config["components"][COMPONENT]["spans_key"] = spans_key
+    config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
+    recipe = Recipe(config)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
-    recipe.reasons["Encoder"] = use_encoder(config, encoder)
+    recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(report["train"])
     factories = tuple(get_system(name).factory for name in BEST_FIRST)
     others = (warning for warning in report["warnings"] if not warning.startswith(factories))
@@ -123,38 +128,59 @@ def recipe_for(train_path: Path, dev_path: Path, encoder: str, spans_key: str, l
     return recipe
 
 
+def config_of(
+    factory: str, train_path: Path, dev_path: Path, encoder: str, spans_key: str, lang: str
+) -> Config:
+    """The shipped config of a system or of `SPANCAT` for some data; see `use_encoder`."""
+    from spacy.util import load_config
+
+    kind = "cnn" if encoder in (CNN, LISTENER) else "transformer"
+    config = load_config(shipped_config(f"{factory.removesuffix('_ner')}_{kind}.cfg"))
+    config["paths"].update(train=str(train_path), dev=str(dev_path))
+    config["nlp"]["lang"] = lang
+    config["components"][COMPONENT]["spans_key"] = spans_key
+    if factory == SPANCAT:  # its scores are called by the key
+        config["training"]["score_weights"] = {f"spans_{spans_key}_f": 1.0}
+    return config
+
+
+def out_of_reach(factory: str, limits: List[Mapping[str, Any]]) -> int:
+    """How many gold entities a system cannot find. limits: rows of `inspect`."""
+    rows = [row for row in limits if row["factory"] == factory]
+    return sum(row.get("entities_over", 0) for row in rows)
+
+
 def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
     """The best system of those that can find the most gold entities, and what it cannot find.
 
     limits: rows of `inspect`.
     """
-
-    def out_of_reach(system: System) -> int:
-        rows = [row for row in limits if row["factory"] == system.factory]
-        return sum(row.get("entities_over", 0) for row in rows)
-
-    system = min(map(get_system, BEST_FIRST), key=out_of_reach)  # of equals the first
-    lost = out_of_reach(system)
+    systems = [get_system(name) for name in BEST_FIRST]
+    counts = [out_of_reach(each.factory, limits) for each in systems]
+    lost = min(counts)
+    system = systems[counts.index(lost)]  # of equals the first
     words = f"{system.factory} cannot find {lost} entities of the training data"
     return system, [f"{words}, and no other system fewer."] if lost else []
 
 
-def use_encoder(config: Config, encoder: str) -> str:
+def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:
     """Put the encoder in place. Returns what it is, in words.
 
-    Raises ValueError if there is no such transformer, ImportError if something is to be installed.
+    Raises ValueError if there is no such transformer, or if there is nothing to optimize;
+    ImportError if something is to be installed.
     """
-    model = config["components"][COMPONENT]["model"]
+    component = config["components"][COMPONENT]
     if encoder not in (CNN, LISTENER):
-        from spacy_nested_ner.encoders.pretrained import read_config
-
-        read_config(model["tok2vec"]["@architectures"], encoder)
-        config["paths"]["transformer"] = encoder
-        return f"the pretrained transformer {encoder}, fine-tuned at a learning rate of its own"
+        return _use_transformer(config, encoder, optimize)
+    if optimize is not None:
+        raise ValueError(
+            "--optimize is about a pretrained transformer: for a CNN no other settings are known "
+            "to be better or as good. Leave it out."
+        )
     if encoder == CNN:
         return "a small CNN, trained from scratch: nothing to download"
-    shared = model["tok2vec"]
-    model["tok2vec"] = {
+    shared = component["model"]["tok2vec"]
+    component["model"]["tok2vec"] = {
         "@architectures": "spacy.Tok2VecListener.v1",
         "width": shared["width"],
         "upstream": "*",
@@ -165,6 +191,20 @@ def use_encoder(config: Config, encoder: str) -> str:
     }
     config["nlp"]["pipeline"] = ["tok2vec", *config["nlp"]["pipeline"]]
     return "a small CNN as component 'tok2vec', which further components can share"
+
+
+def _use_transformer(config: Config, name: str, optimize: Optional[str]) -> str:
+    from spacy_nested_ner.encoders.pretrained import read_config
+
+    component = config["components"][COMPONENT]
+    read_config(component["model"]["tok2vec"]["@architectures"], name)
+    config["paths"]["transformer"] = name
+    # Where the shipped config leaves it off, it does not gain.
+    if optimize is not None and "adversarial" in component:
+        component["adversarial"] = float(optimize == ACCURACY)
+    words = f"the pretrained transformer {name}, fine-tuned at a learning rate of its own"
+    how = "with" if component.get("adversarial") else "without"
+    return f"{words}, {how} adversarial training"
 
 
 def described(split: Mapping[str, Any]) -> str:

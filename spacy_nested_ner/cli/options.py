@@ -18,6 +18,13 @@ DataArg = Annotated[
     Optional[Path],
     typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
 ]
+TextsArg = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TEXTS",
+        help="A .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a folder",
+    ),
+]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]

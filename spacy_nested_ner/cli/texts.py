@@ -1,14 +1,22 @@
-"""Texts that the commands are given."""
+"""Texts that the commands are given, and what a pipeline finds in them."""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple, TypeVar
 
 from wasabi import msg
 
 if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc, Span
+
+    from spacy_nested_ner.evaluation.scores.own_thresholds import Threshold
     from spacy_nested_ner.scale.inputs import Text
+
+Found = TypeVar("Found")
+BATCH = 250
 
 
 def file_texts(path: Path, column: str) -> Iterator[Tuple[str, Text]]:
@@ -27,3 +35,101 @@ def file_texts(path: Path, column: str) -> Iterator[Tuple[str, Text]]:
         raise ValueError(f"{path} holds no texts.")
     batches = (batch for each in fragments for batch in read(each, columns, size=1000))
     return (pair for ids, texts in batches for pair in zip(ids, texts))
+
+
+class TextReading:
+    """Texts, each read once by a pipeline, down to the lowest threshold of one of its components.
+
+    own: the component that writes the spans. texts: how many were read. unusable: how many of them
+    cannot be used. first: what is wrong with the first of these.
+
+    Raises ValueError if no component writes them that gives scores, or if it was never trained.
+    """
+
+    def __init__(self, nlp: Language, spans_key: str) -> None:
+        self.nlp = nlp
+        self.own = scored_component(nlp, spans_key)
+        self.texts = self.unusable = 0
+        self.first = ""
+
+    def map(
+        self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str, Threshold], Found]
+    ) -> Iterator[Found]:
+        """What `use` makes of each text that can be used and is not blank, in their order. It is
+        given a doc that must not be kept, its id, and the component."""
+        from tqdm import tqdm
+
+        from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
+        from spacy_nested_ner.scale.pipelines import LoadedPipeline
+
+        usable = self._usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
+        pipeline = LoadedPipeline(self.nlp)
+        self.nlp.set_error_handler(self._failed)  # type: ignore[arg-type]
+        with lowered({self.own.spans_key: self.own}):
+            while batch := list(islice(usable, BATCH)):
+                with pipeline.zone([text for text, _ in batch]) as nlp:
+                    docs = nlp.pipe(batch, as_tuples=True, batch_size=BATCH)
+                    found = [use(doc, name, self.own) for doc, name in docs]
+                yield from found
+
+    def left_out(self) -> str:
+        """In words; empty if no text is."""
+        if not self.unusable:
+            return ""
+        return f"Left out: {self.unusable} texts that cannot be used. {self.first}"
+
+    def _usable(self, texts: Iterator[Tuple[str, Text]]) -> Iterator[Tuple[str, str]]:
+        for name, text in texts:
+            self.texts += 1
+            if not isinstance(text, str):
+                self._problem(name, text.problem)
+            elif len(text) > self.nlp.max_length:
+                most = self.nlp.max_length
+                self._problem(name, f"{len(text)} characters, the pipeline takes {most} at most")
+            elif text.strip():
+                yield text, name
+
+    def _failed(self, component: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
+        for doc in docs:
+            self._problem(doc._context, f"{component!r} fails on it: {error}")
+
+    def _problem(self, name: str, what: str) -> None:
+        self.unusable += 1
+        self.first = self.first or f"The text with the id {name!r}: {what}."
+
+
+def scored_component(nlp: Language, spans_key: str) -> Threshold:
+    """The component that writes the spans under the key.
+
+    Raises ValueError if none does that gives scores, or if it was never trained.
+    """
+    from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds, untrained
+
+    own = own_thresholds(nlp).get(spans_key)
+    if own is None:
+        raise ValueError(
+            f"No component of the pipeline ({', '.join(nlp.pipe_names) or 'none'}) scores spans "
+            f"under the spans key {spans_key!r}. Choose the key with --spans-key, or a pipeline "
+            "with such a component."
+        )
+    if untrained({spans_key: own}) is not None:
+        raise ValueError(f"Component {own.component!r} was never trained. Use `spacy train`.")
+    return own
+
+
+def spans_with_scores(doc: Doc, own: Threshold) -> List[Tuple[Span, float]]:
+    """The spans that the component found, outer ones first.
+
+    Raises ValueError if they have no scores.
+    """
+    from spacy_nested_ner.tables import scored_spans
+
+    found = []
+    for span, score in scored_spans(doc, own.spans_key):
+        if score is None:
+            raise ValueError(
+                f"The spans under {own.spans_key!r} have no scores in the end: a component behind "
+                f"{own.component!r} changes them. Take it out."
+            )
+        found.append((span, score))
+    return found

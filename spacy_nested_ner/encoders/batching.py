@@ -1,22 +1,38 @@
 """Batches with little padding."""
 
-from typing import Iterator, List, NamedTuple
+from typing import Iterator, List, NamedTuple, Optional
 
 import numpy as np
 import torch
 from torch import Tensor
 
+# Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
+BATCH_PIECES = {"cpu": 256, "cuda": 8192}
 
-def cut_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
+
+def pieces_at_once(device: torch.device) -> int:
+    """Padded pieces that a pretrained encoder best sees at once on this device."""
+    return BATCH_PIECES.get(device.type, BATCH_PIECES["cuda"])
+
+
+def cut_batches(
+    lengths: np.ndarray, budget: int, padding: Optional[int] = None
+) -> List[np.ndarray]:
     """Sort sequences by length and cut them into batches of at most `budget` padded positions.
 
     Padding is waste: neighbours have almost one length. A sequence that is longer alone still
-    makes a batch. lengths: `(sequences,)` int. Returns arrays of indices into it, longest first.
+    makes a batch. lengths: `(sequences,)` int. padding: most positions of padding in a batch; None
+    for any number. Returns arrays of indices into it, longest first.
     """
     order = np.argsort(-lengths, kind="stable")
+    ordered = lengths[order]
     batches, begin = [], 0
     while begin < len(order):
-        size = max(1, budget // max(1, int(lengths[order[begin]])))
+        longest = int(ordered[begin])
+        size = max(1, budget // max(1, longest))
+        if padding is not None:
+            wasted = np.cumsum(longest - ordered[begin : begin + size])
+            size = int(np.searchsorted(wasted, padding, side="right"))
         batches.append(order[begin : begin + size])
         begin += size
     return batches

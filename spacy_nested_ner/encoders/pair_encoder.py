@@ -2,16 +2,26 @@
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
+from thinc.api import Model
 from torch import Tensor, nn
 
+from spacy_nested_ner.encoders.apart import LateShim, late_shim, read_apart
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
-from spacy_nested_ner.encoders.pretrained import ROBERTA_TYPES, FineTuning, PretrainedShim
+from spacy_nested_ner.encoders.pretrained import (
+    ROBERTA_TYPES,
+    FineTuning,
+    PretrainedShim,
+    first_position,
+)
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
+from spacy_nested_ner.encoders.question_cache import QuestionCache
 from spacy_nested_ner.encoders.shim import running
+from spacy_nested_ner.layers.split_encoder import SplitEncoder
 from spacy_nested_ner.settings import configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.PairEncoder.v1"
@@ -25,31 +35,38 @@ Windows = Tuple[List[Tuple[int, int]], Joint]
 class PairEncoderSettings(FineTuning):
     """Of `PairEncoder.v1`.
 
+    joint_layers: how many of the top layers read question and sentence together. Those below read
+        each of them alone, a sentence once for all questions. null: all layers, as in the paper;
+        0: none, words meet their question in one narrow layer after the encoder.
     max_pieces: longest input in pieces, special ones included; null for the encoder's limit.
     gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
         again on the way back: less memory for many labels, more time. It can be set in
         `attrs` of a trained model.
     """
 
+    joint_layers: Optional[int] = setting(None, least=0, source="benchmarks/ablations")
     max_pieces: Optional[int] = setting(None, least=8)
     gradient_checkpointing: bool = setting(False)
 
 
 @configured(ARCHITECTURE, PairEncoderSettings)
 def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderModel:
-    """`spacy_nested_ner.PairEncoder.v1`: `[CLS] question [SEP] sentence [SEP]` through a
-    pretrained encoder, with segment ids where the encoder has two of them.
+    """`spacy_nested_ner.PairEncoder.v1`: question and sentence through a pretrained encoder, with
+    segment ids where it has two of them: `[CLS] question [SEP] sentence [SEP]`, or, below the joint
+    layers, `[CLS] question [SEP]` and `[CLS] sentence [SEP]`, each from position 0 on and once.
 
     The weights are read when the model is initialised; a saved model carries them and its
     tokenizer and needs neither the directory nor the hub. Dropout is the encoder's own. Text is
     read as the tokenizer was made for, cased or not.
 
-    A pair that is too long is read in several inputs: the whole question with windows of the
-    sentence, which hold whole words and overlap by half. Each word is taken from the window in
-    which it is most central. Nothing is cut off.
+    What is too long is read in several inputs: windows of the sentence, which hold whole words and
+    overlap by half, each with the whole question. Each word is taken from the window in which it is
+    most central. Nothing is cut off.
 
     The model takes a `PairInput` and gives a `PairReading`. The vector of a word is that of its
-    first piece followed by that of its last, `2 h` wide; zeros for a token without pieces. Raises
+    first piece followed by that of its last, `2 h` wide; without joint layers it is one vector,
+    about `h / 2` wide, of a layer that belongs to the node `model.layers[0]`. Zeros for a token
+    without pieces. Questions that are read apart are kept between predictions. Raises
     ValueError for a setting out of range; when initialised, for a model that cannot be found or is
     not supported; when called, for a question that leaves a sentence less than a quarter of the
     input.
@@ -57,22 +74,35 @@ def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderM
     name: directory or hub name of a model of the BERT or RoBERTa family with a fast tokenizer.
     """
     attrs = settings.to_dict()
-    shim = PairShim(name, attrs.pop("max_pieces"), attrs.pop("int8"))
+    shim = PairShim(name, attrs.pop("max_pieces"), attrs.pop("int8"), attrs.pop("joint_layers"))
+    late: List[Model[Any, Any]] = []
+    if settings.joint_layers == 0:
+        own = {"dropout_rate": 0.0}
+        late.append(
+            Model("late_interaction", _is_read_by_its_parent, shims=[LateShim()], attrs=own)
+        )
     return PairEncoderModel(
         "pair_encoder",
         forward,
         init=init,
+        layers=late,
         dims={"nO": None},
-        attrs={"two_sided": True, **attrs},
+        attrs={"two_sided": not late, **attrs},
         shims=[shim],
     )
+
+
+def _is_read_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
+    raise ValueError("The layer works on pairs: call the pair encoder that owns it.")
 
 
 def init(model: PairEncoderModel, X: Any = None, Y: Any = None) -> None:
     """Read the pretrained weights."""
     shim = pair_shim(model)
     shim.load()
-    model.set_dim("nO", 2 * shim.config["hidden_size"], force=True)
+    width = shim.config["hidden_size"]
+    late = late_shim(model)
+    model.set_dim("nO", 2 * width if late is None else late.build_for(width), force=True)
 
 
 def pair_shim(model: PairEncoderModel) -> "PairShim":
@@ -84,6 +114,8 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     """Tokenise docs and questions; `PairReading.read` encodes pairs of them."""
     shim = pair_shim(model)
     encoder = shim.module
+    if shim.reads_apart:
+        return read_apart(model, shim, X, is_train), lambda: []
     learns = is_train and not model.attrs["frozen"]
     _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
@@ -114,9 +146,14 @@ def _set_checkpointing(encoder: Any, wanted: bool) -> None:
     if not wanted:
         encoder.gradient_checkpointing_disable()
         return
-    # What is computed again needs its dropout again, but the encoder is in evaluation mode by then.
-    again = {"context_fn": lambda: (contextlib.nullcontext(), running(True, encoder))}
-    encoder.gradient_checkpointing_enable({"use_reentrant": False, **again})
+    settings = {"use_reentrant": False, "context_fn": lambda: computed_again(encoder)}
+    encoder.gradient_checkpointing_enable(settings)
+
+
+def computed_again(encoder: nn.Module) -> Tuple[Any, Any]:
+    """Contexts of a layer under gradient checkpointing, the first time and on the way back: what is
+    computed again needs its dropout again, but the encoder is in evaluation mode by then."""
+    return contextlib.nullcontext(), running(True, encoder)
 
 
 class SegmentPieces(NamedTuple):
@@ -205,14 +242,54 @@ def _places(pair: Pair, row: int, width: int, skip: int) -> np.ndarray:
 class PairShim(PretrainedShim):
     """Holds the encoder of pairs and its tokenizer; see `PretrainedShim`."""
 
-    def __init__(self, name: str, max_pieces: Optional[int], int8: bool) -> None:
-        super().__init__(ARCHITECTURE, name, max_pieces, int8)
+    def __init__(
+        self, name: str, max_pieces: Optional[int], int8: bool, joint_layers: Optional[int]
+    ) -> None:
+        super().__init__(ARCHITECTURE, name, max_pieces, int8, {"joint_layers": joint_layers})
         self._questions: Dict[str, np.ndarray] = {}
+        # As they were read last, where they are read apart.
+        self.kept = QuestionCache()
 
     def wrap(self, pretrained: Any) -> nn.Module:
-        """As in the base; questions are tokenised again."""
-        self._questions = {}
+        """As in the base; questions are tokenised and read again."""
+        self._questions, self.kept = {}, QuestionCache()
+        n_layers, wanted = self.config["num_hidden_layers"], self.joint_layers
+        if wanted is not None and wanted > n_layers:
+            raise ValueError(
+                f"{ARCHITECTURE}: joint_layers is {wanted}, but '{self.name}' has {n_layers} "
+                "layers. Set it to no more, or to null for all of them."
+            )
         return super().wrap(pretrained)
+
+    def with_int8(self, module: nn.Module) -> nn.Module:
+        """As in the base. ValueError for an encoder that reads questions and sentences apart."""
+        if self.reads_apart:
+            raise ValueError(
+                f"{ARCHITECTURE}: int8 needs joint_layers = null: an encoder that reads questions "
+                "and sentences apart calls the parts of its layers one by one."
+            )
+        return super().with_int8(module)
+
+    @property
+    def joint_layers(self) -> Optional[int]:
+        """How many layers read both; None for all, as in pipelines of before there was a choice."""
+        return self.settings.get("joint_layers")
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether a sentence is read once for all questions."""
+        joint = self.joint_layers
+        return joint is not None and joint < self.config["num_hidden_layers"]
+
+    def split(self, checkpointing: bool) -> SplitEncoder:
+        """The encoder for texts that are read apart. checkpointing: in this training step."""
+        again = partial(computed_again, self.module) if checkpointing else None
+        return SplitEncoder(self.module, self.joint_layers or 0, first_position(self.config), again)
+
+    @property
+    def sentence_type(self) -> int:
+        """Token type of a sentence; a question has 0."""
+        return int(self.config["type_vocab_size"] > 1)
 
     @property
     def n_separators(self) -> int:
@@ -254,13 +331,12 @@ class PairShim(PretrainedShim):
         shape = len(inputs), max(self.skip(q) + len(s) + 1 for q, s in inputs)
         ids = np.full(shape, self.special["pad"], dtype=np.int64)
         types, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-        two_types = self.config["type_vocab_size"] > 1
         for i, (question, sentence) in enumerate(inputs):
             skip, end = self.skip(question), self.skip(question) + len(sentence)
             ids[i, 0] = self.special["cls"]
             ids[i, 1 : 1 + len(question)] = question
             ids[i, 1 + len(question) : skip] = ids[i, end] = self.special["sep"]
             ids[i, skip:end] = sentence
-            types[i, skip : end + 1] = two_types
+            types[i, skip : end + 1] = self.sentence_type
             mask[i, : end + 1] = True
         return ids, types, mask

@@ -140,17 +140,22 @@ def overlapping_windows(cuts: np.ndarray, room: int) -> List[Tuple[int, int]]:
     return windows
 
 
+def on_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """An array of the host as a tensor; a GPU gets a copy that is not waited for."""
+    return torch.from_numpy(array).to(device, non_blocking=True)
+
+
 def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:
     """`(vectors, h)`, each the "max", "mean" or "first" of its pieces; zeros where it has none.
 
     pieces: `(pieces, h)`, one vector's after the other's. counts: `(vectors,)` int.
     """
-    has_piece = torch.from_numpy(counts > 0).to(pieces.device)
+    has_piece = on_device(counts > 0, pieces.device)
     if how == "first":
         first = (np.cumsum(counts) - counts)[counts > 0]
-        pooled = pieces[torch.from_numpy(first).to(pieces.device)]
+        pooled = pieces[on_device(first, pieces.device)]
     else:
-        lengths = torch.from_numpy(counts[counts > 0]).to(pieces.device)
+        lengths = on_device(counts[counts > 0], pieces.device)
         pooled = torch.segment_reduce(pieces, how, lengths=lengths, unsafe=True)
     out = pieces.new_zeros((len(counts), pieces.shape[1]))
     return out.masked_scatter(has_piece[:, None], pooled)
@@ -180,7 +185,7 @@ def pool_windows(states: Tensor, windows: List[Window], how: str) -> Tensor:
     totals = np.array([window.counts.sum() for window in windows])
     index = np.repeat(begins, totals) + _ranges(totals)
     counts = np.concatenate([window.counts for window in windows])
-    return pool_pieces(flat[torch.from_numpy(index).to(flat.device)], counts, how)
+    return pool_pieces(flat[on_device(index, flat.device)], counts, how)
 
 
 def join_words(vectors: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], how: str) -> Tensor:
@@ -195,7 +200,7 @@ def join_words(vectors: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], h
         chosen.append(begin + joint.chosen)
         counts.append(joint.counts)
         begin += joint.n_read
-    pieces = vectors[torch.from_numpy(np.concatenate(chosen)).to(vectors.device)]
+    pieces = vectors[on_device(np.concatenate(chosen), vectors.device)]
     return pool_pieces(pieces, np.concatenate(counts), how)
 
 

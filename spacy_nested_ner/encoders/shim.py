@@ -22,6 +22,7 @@ from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
+from spacy_nested_ner.layers.dropout import with_quick_dropout
 from spacy_nested_ner.layers.int8 import is_int8
 
 CANNOT_LEARN = (
@@ -90,6 +91,7 @@ class TorchShim(Shim):
     def set_module(self, module: nn.Module) -> None:
         """Take a new module, in evaluation mode, to the device in use."""
         share_gpu_memory()
+        module = with_quick_dropout(module)
         self._model = module.float().eval().to(get_torch_default_device())
         self.renew_id()
 

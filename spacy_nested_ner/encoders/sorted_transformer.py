@@ -11,11 +11,12 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
     join_words,
+    on_device,
     pool_windows,
     vector_order,
 )
@@ -24,8 +25,6 @@ from spacy_nested_ner.encoders.shim import running
 from spacy_nested_ner.settings import configured, setting
 
 ARCHITECTURE = "spacy_nested_ner.SortedTransformer.v1"
-# Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
-BATCH_PIECES = {"cpu": 256, "cuda": 8192}
 
 SortedTransformer = Model[List[Doc], List[Floats2d]]
 
@@ -119,14 +118,15 @@ def _encode(
 ) -> Tensor:
     """Vectors in the order of the windows, `(vectors, h)`."""
     device = next(shim.module.parameters()).device
-    budget = batch_pieces or BATCH_PIECES.get(device.type, BATCH_PIECES["cuda"])
+    budget = batch_pieces or pieces_at_once(device)
     batches = cut_batches(np.array([len(window.ids) for window in windows]) + 2, budget)
     pooled = []
     for batch in batches:
         chosen = [windows[i] for i in batch]
-        ids, mask, _ = (t.to(device) for t in shim.pad_windows(chosen))
+        padded = shim.pad_windows(chosen)[:2]
+        ids, mask = (each.to(device, non_blocking=True) for each in padded)
         states = shim.module(ids, attention_mask=mask).last_hidden_state
         pooled.append(pool_windows(states.float(), chosen, how))
     n_vectors = np.array([len(window.counts) for window in windows])
     order = vector_order(np.concatenate(batches), n_vectors)
-    return torch.cat(pooled)[torch.from_numpy(order).to(device)]
+    return torch.cat(pooled)[on_device(order, device)]

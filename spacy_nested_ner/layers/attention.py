@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional, Tuple
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -11,18 +13,28 @@ def split_heads(states: Tensor, heads: int) -> Tensor:
     return states.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def split_parts(states: Tensor, parts: int, heads: int) -> Tuple[Tensor, ...]:
+    """`(batch, n, parts * width)` states, such as queries, keys and values of one layer, to
+    `(batch, heads, n, width / heads)` each."""
+    return states.unflatten(-1, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
 def join_heads(states: Tensor) -> Tensor:
     """Inverse of `split_heads`."""
     return states.transpose(1, 2).flatten(2)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], dropout: float = 0.0
+) -> Tensor:
     """Scaled dot-product attention of split heads, which are joined: `(batch, queries, width)`.
 
     query: `(batch, heads, queries, head width)`. key, value: `(batch, heads, keys, head width)`.
-    mask: `(batch, keys)` bool, False for padding.
+    mask: `(batch, keys)` bool, False for padding; None for no padding. dropout: of the attention
+    weights; 0 outside training.
     """
-    return join_heads(F.scaled_dot_product_attention(query, key, value, mask[:, None, None, :]))
+    keys = None if mask is None else mask[:, None, None, :]
+    return join_heads(F.scaled_dot_product_attention(query, key, value, keys, dropout_p=dropout))
 
 
 def make_feedforward(width: int, factor: int) -> nn.Sequential:

@@ -88,5 +88,9 @@ class TransformerLayer(nn.Module):
         """`(rows, n, h)` states that attend to all `(rows, length, h)` states of their row."""
         key, value = (split_heads(t, self.heads) for t in self.key_value(states).chunk(2, dim=-1))
         attended = attend(split_heads(self.query(query_states), self.heads), key, value, mask)
-        query_states = self.attention_norm(query_states + self.dropout(self.output(attended)))
-        return self.norm(query_states + self.dropout(self.feedforward(query_states)))
+        return self.after_attention(attended, query_states)
+
+    def after_attention(self, attended: Tensor, states: Tensor) -> Tensor:
+        """The rest of the layer for what states attended to, `(rows, n, h)` both."""
+        states = self.attention_norm(states + self.dropout(self.output(attended)))
+        return self.norm(states + self.dropout(self.feedforward(states)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence, Tuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,7 +39,8 @@ def gru_states(layers: Sequence[nn.GRU], inputs: Sequence[Tensor]) -> Tuple[Tens
     each = zip(inputs, in_weights, in_biases)
     projected = [F.linear(words.transpose(0, 1), weight, bias) for words, weight, bias in each]
     recurrence = [torch.stack(column) for column in (weights, biases)]
-    states = _Recurrence.apply(torch.stack(projected, dim=1), *recurrence)
+    run = _Recurrence.apply if torch.is_grad_enabled() else _predicted
+    states = run(torch.stack(projected, dim=1), *recurrence)
     return tuple(direction.transpose(0, 1) for direction in states.unbind(1))
 
 
@@ -95,6 +97,40 @@ def _run(projected: Tensor, weight: Tensor, bias: Tensor) -> Run:
         torch.addcmul(new_in, r, new, out=candidate).tanh_()
         torch.lerp(candidate, before, z, out=after)
     return Run(states, gates, candidates, recurrent)
+
+
+def _predicted(projected: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """As `_Recurrence`, of which nobody asks a gradient. numpy does what is done number by number:
+    on so few numbers its operations cost less than half as much. projected is overwritten.
+
+    A sigmoid is (1 + tanh(x / 2)) / 2: gates are halved before and doubled in what follows.
+    """
+    width = weight.shape[2]
+    halves = weight.new_full((3 * width, 1), 0.5)
+    weight, bias = (weight * halves).transpose(1, 2), (bias * halves[:, 0]).unsqueeze(1)
+    projected[..., : 2 * width] *= 0.5
+    states = projected.new_empty(*projected.shape[:3], width)
+    parts = projected.new_empty(*projected.shape[1:])
+    sums, from_words, after = parts.numpy(), projected.numpy(), states.numpy()
+    gates, candidate = sums[..., : 2 * width], sums[..., 2 * width :]
+    reset, update = gates[..., :width], gates[..., width:]
+    before = projected.new_zeros(states.shape[1:])
+    numbers, change = before.numpy(), np.empty_like(candidate)
+    each = zip(from_words[..., : 2 * width], from_words[..., 2 * width :], after, states.unbind(0))
+    for gate_in, new_in, out, state in each:
+        torch.baddbmm(bias, before, weight, out=parts)
+        gates += gate_in
+        np.tanh(gates, out=gates)
+        gates += 1.0
+        np.multiply(candidate, reset, out=candidate)
+        np.add(candidate, new_in, out=candidate)
+        np.tanh(candidate, out=candidate)
+        np.subtract(numbers, candidate, out=change)
+        change *= update
+        change *= 0.5
+        np.add(candidate, change, out=out)
+        before, numbers = state, out
+    return states
 
 
 def _slopes(run: Run) -> Tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.attention import join_heads, split_heads
+from spacy_nested_ner.layers.masks import of_padding
 
 INITIAL_DEVIATION = 0.02
 
@@ -63,6 +64,8 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout:
     """mask: `(batch, keys)` bool. Zeros where a row of the batch has no key at all."""
     if not key.shape[2] or not query.shape[2]:
         return query.new_zeros((*query.shape[:3], value.shape[3]))
+    if of_padding(mask) is None:
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
     # A softmax over nothing is NaN in some kernels: open such a row, then set its result to 0.
     empty = ~mask.any(dim=1)
     keys = (mask | empty[:, None])[:, None, None, :]

@@ -24,10 +24,14 @@ class AdditivePointer(nn.Module):
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
         """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        return self.point(queries, self.word(words))
+        return self.point(queries, self.read(words))
+
+    def read(self, words: Tensor) -> Tensor:
+        """What `point` needs of the words."""
+        return self.word(words)
 
     def point(self, queries: Tensor, projected: Tensor) -> Tensor:
-        """As `forward`, on `self.word(words)`, for several calls with the same words."""
+        """As `forward`, on `self.read(words)`, for several calls with the same words."""
         fused = torch.relu(self.query(queries).unsqueeze(2) + projected.unsqueeze(1))
         return self.score(fused).squeeze(-1)
 
@@ -48,11 +52,15 @@ class BilinearPointer(nn.Module):
 
     def forward(self, queries: Tensor, words: Tensor) -> Tensor:
         """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        return self.point(queries, self.word(words))
+        return self.point(queries, self.read(words))
+
+    def read(self, words: Tensor) -> Tensor:
+        """What `point` needs of the words."""
+        return (self.word(words) * self.scale).transpose(1, 2)
 
     def point(self, queries: Tensor, projected: Tensor) -> Tensor:
-        """As `forward`, on `self.word(words)`, for several calls with the same words."""
-        return self.query(queries) @ projected.transpose(1, 2) * self.scale + self.bias
+        """As `forward`, on `self.read(words)`, for several calls with the same words."""
+        return self.query(queries) @ projected + self.bias
 
 
 class OffsetBias(nn.Module):
@@ -68,10 +76,14 @@ class OffsetBias(nn.Module):
 
     def forward(self, anchors: Tensor, n_words: int) -> Tensor:
         """anchors: `(batch, queries)` long word index; returns `(batch, queries, words)`."""
-        position = torch.arange(n_words, device=anchors.device)
-        offset = (position - position.unsqueeze(1)).clamp(-self.reach, self.reach)
         # A row for each word that can be an anchor: rows are copied much faster than numbers.
-        return F.embedding(anchors, self.bias[offset + self.reach])
+        return F.embedding(anchors, self.rows(n_words))
+
+    def rows(self, n_words: int) -> Tensor:
+        """`(words, words)`, the bias of each word for each anchor, a row for each anchor."""
+        position = torch.arange(n_words, device=self.bias.device)
+        offset = (position - position.unsqueeze(1)).clamp(-self.reach, self.reach)
+        return self.bias[offset + self.reach]
 
 
 Pointer = Union[AdditivePointer, BilinearPointer]

@@ -4,6 +4,7 @@ place."""
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -25,7 +26,11 @@ def weighted_mean(weights: Tensor, words: Tensor) -> Tensor:
 
 def words_at(words: Tensor, place: Tensor) -> Tensor:
     """`(batch, words, width)` words at `(batch, queries)` places: `(batch, queries, width)`."""
-    return words.gather(1, place.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
+    n_rows, n_words = words.shape[:2]
+    if n_rows > 1:
+        place = place + torch.arange(0, n_rows * n_words, n_words, device=place.device)[:, None]
+    # Not `gather`, which copies number by number.
+    return F.embedding(place, words.flatten(0, 1))
 
 
 class RangeMax:
@@ -53,4 +58,5 @@ class RangeMax:
         n_rows, n_words = self.shape
         level = torch.frexp((end + 1 - start).double()).exponent.long() - 1
         base = (level * n_rows + row) * n_words
-        return torch.maximum(self.runs[base + start], self.runs[base + end + 1 - 2**level])
+        ends = base + start, base + end + 1 - 2**level
+        return torch.maximum(*(F.embedding(place, self.runs) for place in ends))

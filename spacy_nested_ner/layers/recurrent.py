@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.gru import gru_states
+from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.layers.pooling import words_at
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -44,12 +45,11 @@ class BiRNN(nn.Module):
 
         Returns `(batch, words, hidden)`; what stands at padding is arbitrary but finite.
         """
-        mirror = _mirror_index(mask)
+        mirror = None if of_padding(mask) is None else _mirror_index(mask)
         for i, (ahead, back) in enumerate(zip(self.ahead, self.back)):
             if i:
                 words = self.dropout(words)
-            forward_states, backward_states = _read([ahead, back], [words, words_at(words, mirror)])
-            words = torch.cat([forward_states, words_at(backward_states, mirror)], dim=-1)
+            words = _read_both(ahead, back, words, mirror)
         return words
 
 
@@ -75,6 +75,24 @@ def last_states(states: Tensor, mask: Tensor) -> Tensor:
     half = states.shape[-1] // 2
     last = (mask.sum(dim=1) - 1).view(-1, 1, 1).expand(-1, 1, half)
     return torch.cat([states[..., :half].gather(1, last).squeeze(1), states[:, 0, half:]], dim=-1)
+
+
+def _read_both(
+    ahead: nn.Module, back: nn.Module, words: Tensor, mirror: Optional[Tensor]
+) -> Tensor:
+    """`(batch, words, hidden)`. mirror: from `_mirror_index`, None where there is no padding."""
+    if mirror is not None:
+        states, mirrored = _read([ahead, back], [words, words_at(words, mirror)])
+        return torch.cat([states, words_at(mirrored, mirror)], dim=-1)
+    if isinstance(ahead, nn.LSTM) and isinstance(back, nn.LSTM):
+        # Both directions in one call, which knows of no padding. Settings: biases, layers, dropout,
+        # training, both directions, the batch first.
+        zeros = words.new_zeros((2, len(words), ahead.hidden_size))
+        weights: List[Tensor] = [*ahead.all_weights[0], *back.all_weights[0]]
+        settings = (True, 1, 0.0, ahead.training, True, True)
+        return torch.lstm(words, (zeros, zeros), weights, *settings)[0]
+    states, mirrored = _read([ahead, back], [words, words.flip(1)])
+    return torch.cat([states, mirrored.flip(1)], dim=-1)
 
 
 def _read(layers: List[nn.Module], inputs: List[Tensor]) -> Tuple[Tensor, ...]:

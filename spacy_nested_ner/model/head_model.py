@@ -30,6 +30,9 @@ from spacy_nested_ner.systems.head import Gold, Predictions, mean_losses
 
 Backprop = Callable[[Any], List[Any]]
 
+# Padded words from which a further batch costs a head less than they do.
+PADDING = 64
+
 
 def build_head_model(system: System, encoder: Model, settings: ModelSettings) -> HeadModel:
     """Compose the encoder and the head of a system."""
@@ -130,13 +133,14 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
     head.set_dropout(model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
     with torch.set_grad_enabled(is_train):
         losses = _losses(model, X, rows)
-        total = torch.stack(list(losses.values())).sum()
+        stacked = torch.stack(list(losses.values()))
+        total = stacked.sum()
 
     def backprop_losses(d_output: Any) -> List[Any]:
         total.backward()
         return backprop()
 
-    values = {name: float(loss.detach()) for name, loss in losses.items()}
+    values = dict(zip(losses, stacked.tolist()))  # at once: a GPU is waited for
     return HeadOutput(values, NO_SPANS), backprop_losses
 
 
@@ -158,7 +162,7 @@ def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
 
 
 def _batches(model: HeadModel, rows: Rows) -> List[np.ndarray]:
-    return cut_batches(rows.lengths, model.attrs["batch_words"])
+    return cut_batches(rows.lengths, model.attrs["batch_words"], PADDING)
 
 
 def _losses(model: HeadModel, X: HeadInput, rows: Rows) -> Dict[str, Tensor]:
@@ -189,13 +193,15 @@ def _gold_of_rows(X: HeadInput, rows: Rows) -> List[List[GoldEntity]]:
 def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> ScoredSpans:
     """Run the head in evaluation mode; collect spans in tokens of their docs."""
     head = head_shim(model).module
-    head.eval()
+    if head.training:  # each part of a head is told: too much for every doc
+        head.eval()
     # Nobody but the pipe gives options: `spacy debug model`, for one, calls the model itself.
     options = X.options or system_of(model).options()
     found: List[Predictions] = []
     for batch in _batches(model, rows):
         words, mask, queries = rows.read(batch)
-        spans = head(words, mask, options=options, queries=queries)
+        with torch.inference_mode():  # less to do in each of many small operations
+            spans = head(words, mask, options=options, queries=queries)
         label = spans.label
         if rows.label is not None:
             label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]
@@ -208,7 +214,8 @@ def collect_spans(found: List[Predictions], segments: np.ndarray) -> ScoredSpans
     """Join the predictions of all batches on the CPU, in a fixed order, in tokens of the docs."""
     if not found:
         return NO_SPANS
-    columns = [torch.cat(column).cpu().numpy() for column in zip(*found)]
+    joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found))
+    columns = [column.cpu().numpy() for column in joined]
     segment, start, end, label, score = columns
     doc, first = segments[segment, 0], segments[segment, 1]
     score = score.astype(np.float32)

@@ -79,8 +79,14 @@ def pad(
 
     Padding repeats the segment's first word; the mask keeps it out of everything.
     """
+    if len(batch) == 1:  # nothing to gather
+        ((_, first, end),) = segments[batch]
+        begin = int(offsets[batch[0]])
+        alone = words[begin : begin + int(end - first)].unsqueeze(0)
+        return alone, alone.new_ones(alone.shape[:2], dtype=torch.bool)
     lengths = torch.from_numpy(segments[batch, 2] - segments[batch, 1])
     position = torch.arange(int(lengths.max()))
     mask = position < lengths.unsqueeze(1)
     index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
-    return words[index.to(words.device)], mask.to(words.device)
+    there, mask = (t.to(words.device, non_blocking=True) for t in (index, mask))
+    return words[there], mask

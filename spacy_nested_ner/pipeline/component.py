@@ -33,12 +33,7 @@ from spacy_nested_ner.model.types import (
     system_of,
 )
 from spacy_nested_ner.pipeline.annotation import annotated_docs
-from spacy_nested_ner.pipeline.decode import (
-    choose_ents,
-    select_spans,
-    spans_per_doc,
-    without_space,
-)
+from spacy_nested_ner.pipeline.decode import choose_ents, select_spans, spans_per_doc, without_space
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_keys, gold_segments, lost_gold
 from spacy_nested_ner.pipeline.saved import SavedPipe
 from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
@@ -316,7 +311,7 @@ class NestedNER(SavedPipe):
         set_dropout_rate(self.model, drop)
         with self._named():
             feed_listeners(self.model, docs)
-        batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments))
+        batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments, draw=True))
         losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
         self.cfg["learned_from"] = remember(self.cfg["learned_from"], docs)
         if sgd is not None and sgd is not False:
@@ -353,14 +348,16 @@ class NestedNER(SavedPipe):
         output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
         return sum(output.losses.values()), None
 
-    def _gold(self, examples: List[Example], segments: Segments) -> List[List[GoldEntity]]:
-        gold = self._place(examples, segments.rows)
+    def _gold(
+        self, examples: List[Example], segments: Segments, draw: bool = False
+    ) -> List[List[GoldEntity]]:
+        gold = self._place(examples, segments.rows, draw)
         self._warn_lost(gold.lost, "this batch")
         return gold.entities
 
-    def _place(self, examples: List[Example], rows: np.ndarray) -> GoldSegments:
+    def _place(self, examples: List[Example], rows: np.ndarray, draw: bool = False) -> GoldSegments:
         label_index = {label: i for i, label in enumerate(self.labels)}
-        return gold_segments(examples, rows, self.key, label_index)
+        return gold_segments(examples, rows, self.key, label_index, draw)
 
     def _warn_lost(self, lost: Mapping[str, int], where: str) -> None:
         for reason, problem in lost_gold(lost, where).items():

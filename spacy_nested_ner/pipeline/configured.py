@@ -2,7 +2,7 @@
 
 import warnings
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set, Type
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set, Tuple, Type
 
 from spacy.pipeline import TrainablePipe
 from spacy.vocab import Vocab
@@ -39,6 +39,7 @@ class ConfiguredPipe(TrainablePipe):
         self.scorer = scorer
         self._options = system_of(model).options
         self._warned: Set[str] = set()
+        self._taken: Dict[type, Tuple[Dict[str, Any], Any]] = {}
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "learned_from": dict(NOTHING_SEEN),
@@ -71,14 +72,12 @@ class ConfiguredPipe(TrainablePipe):
 
     def _settings(self) -> PipeSettings:
         """Those of `pipe.cfg` that all components share, checked."""
-        known = [*names_of(PipeSettings), *names_of(self._options)]
-        problem = unknown_name([name for name in self.cfg if name not in STATE], known)
-        if problem is not None:
-            raise ValueError(self._says(problem))
         return self._take(PipeSettings, self.cfg)
 
     def options(self, **changed: Any) -> Options:
         """The head's run-time options, checked: those of one call before those of `pipe.cfg`."""
+        if not changed:
+            return self._take(self._options, self.cfg)
         names = names_of(self._options)
         unknown = ", ".join(sorted(set(changed) - set(names)))
         if unknown:
@@ -89,8 +88,20 @@ class ConfiguredPipe(TrainablePipe):
         return self._take(self._options, {**self.cfg, **changed})
 
     def _take(self, kind: Type[S], values: Mapping[str, Any]) -> S:
-        with self._named():
-            return take(kind, values)
+        """Settings of a kind, checked where the values are not those of the last time: every doc
+        asks for them."""
+        last = self._taken.get(kind)
+        if last is None or last[0] != values:
+            self._check_names()
+            with self._named():
+                last = self._taken[kind] = (dict(values), take(kind, values))
+        return last[1]
+
+    def _check_names(self) -> None:
+        known = [*names_of(PipeSettings), *names_of(self._options)]
+        problem = unknown_name([name for name in self.cfg if name not in STATE], known)
+        if problem is not None:
+            raise ValueError(self._says(problem))
 
     @contextmanager
     def _named(self) -> Iterator[None]:

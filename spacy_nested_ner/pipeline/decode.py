@@ -16,7 +16,11 @@ from spacy_nested_ner.model.types import ScoredSpans
 
 def without_space(docs: Sequence[Doc], spans: ScoredSpans) -> ScoredSpans:
     """Spans without whitespace tokens at their ends; those of whitespace alone are left out."""
-    is_space = [np.zeros(0, dtype=bool), *(doc.to_array("IS_SPACE") > 0 for doc in docs)]
+    if not len(spans.doc):
+        return spans
+    is_space = [doc.to_array("IS_SPACE") > 0 for doc in docs]
+    if not any(each.any() for each in is_space):
+        return spans
     words = np.flatnonzero(~np.concatenate(is_space))
     begin = np.cumsum([0, *map(len, docs)])[spans.doc]
     first = np.searchsorted(words, begin + spans.start)
@@ -35,6 +39,8 @@ def select_spans(
     that crosses one of a higher score (nesting is allowed); "flat" drops any that overlaps one.
     labels_per_span: how many labels one span may carry, None for any number.
     """
+    if len(spans.doc) < 2:  # as for most single docs
+        return spans
     order = np.lexsort((spans.label, spans.end, spans.start, -spans.score, spans.doc))
     ranked = spans.take(order)
     places = (ranked.doc, ranked.start, ranked.end)

@@ -7,10 +7,15 @@ from itertools import pairwise
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.model.types import GoldEntity
+
+WEIGHTS = "weights"
+"""Attribute of a span group, as `nested-ner teach` writes it: of each span, from 0 to 1, the share
+of the training steps in which it is an entity. On average this is learning from soft labels,
+whatever the loss of a system."""
 
 LOST_REMEDY = {
     "empty": "they hold no word; check the annotation",
@@ -76,12 +81,13 @@ def gold_segments(
     rows: np.ndarray,
     spans_key: str,
     label_index: Mapping[str, int],
+    draw: bool = False,
 ) -> GoldSegments:
     """Place every gold entity in each segment that holds it.
 
     rows: see `Segments`; those of one doc in the order of the text, none inside another, as
     `cut_segments` gives them. Whitespace at the ends of an entity is left out, as it is in
-    predictions.
+    predictions. draw: of spans with `WEIGHTS` some are drawn at random; else all are taken.
     Lost, with the reason: "empty" (no word in it), "misaligned" (no token boundary of the predicted
     doc fits), "unknown label" and "across segments" (no sentence or window holds it).
     """
@@ -89,7 +95,7 @@ def gold_segments(
     entities: List[List[GoldEntity]] = [[] for _ in rows]
     begins = np.searchsorted(rows[:, 0], np.arange(len(examples) + 1)).tolist()
     for example, (begin, stop) in zip(examples, pairwise(begins)):
-        spans, misaligned = aligned_gold(example, spans_key)
+        spans, misaligned = aligned_gold(example, spans_key, draw)
         lost["misaligned"] += misaligned
         starts, ends = rows[begin:stop, 1].tolist(), rows[begin:stop, 2].tolist()
         for start, end, label in spans:
@@ -109,11 +115,13 @@ def gold_segments(
     return GoldSegments([sorted(set(group)) for group in entities], lost)
 
 
-def aligned_gold(example: Example, spans_key: str) -> Tuple[List[Tuple[int, int, str]], int]:
+def aligned_gold(
+    example: Example, spans_key: str, draw: bool = False
+) -> Tuple[List[Tuple[int, int, str]], int]:
     """Gold spans as `(start, end, label)` in tokens of the predicted doc, and how many of them
-    start or end inside a predicted token."""
+    start or end inside a predicted token. draw: see `gold_segments`."""
     reference, predicted = example.reference, example.predicted
-    gold = reference.spans.get(spans_key, [])
+    gold = drawn(reference, spans_key) if draw else list(reference.spans.get(spans_key, []))
     if same_tokens(reference, predicted):
         return [(span.start, span.end, span.label_) for span in gold], 0
     if reference.text == predicted.text:
@@ -122,6 +130,24 @@ def aligned_gold(example: Example, spans_key: str) -> Tuple[List[Tuple[int, int,
         fitted = list(example.get_aligned_spans_y2x(gold, allow_overlap=True))
     found = [(span.start, span.end, span.label_) for span in fitted if span is not None]
     return found, len(gold) - len(found)
+
+
+def drawn(reference: Doc, spans_key: str) -> List[Span]:
+    """The spans under a key; of those with weights each with its weight as probability.
+
+    Raises ValueError if there are not as many weights as spans.
+    """
+    group = reference.spans.get(spans_key, [])
+    weights = getattr(group, "attrs", {}).get(WEIGHTS)
+    if weights is None:
+        return list(group)
+    if len(weights) != len(group):
+        raise ValueError(
+            f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {len(group)} spans and "
+            f"{len(weights)} {WEIGHTS}. Give each span one, or none."
+        )
+    chosen = np.random.random_sample(len(group)) < np.asarray(weights)
+    return [span for span, taken in zip(group, chosen) if taken]
 
 
 def trim_space(doc: Doc, start: int, end: int) -> Tuple[int, int]:

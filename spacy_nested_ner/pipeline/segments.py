@@ -57,6 +57,8 @@ def cut_segments(
 
 def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
     """Only the spans whose middle lies in the core of their segment, see `Segments`."""
+    if not len(spans.doc):
+        return spans
     middle = (spans.start + spans.end) / 2
     low, high = core[spans.segment].T
     return spans.take((low <= middle) & (middle < high))

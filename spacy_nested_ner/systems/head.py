@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,18 +31,23 @@ class Gold:
 
     @classmethod
     def from_lists(
-        cls, entities: List[List[tuple[int, int, int]]], device: torch.device | str = "cpu"
+        cls,
+        entities: List[List[tuple[int, int, int]]],
+        device: Optional[torch.device | str] = None,
     ) -> Gold:
-        """Pad one list of `(first word, last word, label index)` per segment."""
+        """Pad one list of `(first word, last word, label index)` per segment.
+
+        device: torch's default one if None.
+        """
         size = max((len(group) for group in entities), default=0)
-        rows = torch.zeros((len(entities), size, 3), dtype=torch.long)
-        mask = torch.zeros((len(entities), size), dtype=torch.bool)
+        rows = np.zeros((len(entities), size, 4), dtype=np.int64)
         for i, group in enumerate(entities):
             if group:
-                rows[i, : len(group)] = torch.tensor(group, dtype=torch.long)
-                mask[i, : len(group)] = True
-        rows, mask = rows.to(device), mask.to(device)
-        return cls(spans=rows[:, :, :2], labels=rows[:, :, 2], mask=mask)
+                rows[i, : len(group), :3] = group
+                rows[i, : len(group), 3] = 1
+        # One copy for all: each by itself would wait for a GPU.
+        there = torch.from_numpy(rows).to(device or torch.get_default_device(), non_blocking=True)
+        return cls(spans=there[..., :2], labels=there[..., 2], mask=there[..., 3].bool())
 
     def repeat(self, times: int) -> Gold:
         """The batch so many times in a row, for answers that are stacked before the batch."""
@@ -100,7 +106,7 @@ def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
         losses = [part[name] for part in parts]
         total = torch.stack([loss.total for loss in losses]).sum()
         count = sum(loss.terms for loss in losses) + losses[0].smooth
-        count = torch.as_tensor(count, dtype=total.dtype, device=total.device)
+        count = count.to(total.dtype) if isinstance(count, Tensor) else total.new_full((), count)
         # Not clamped to 1: with weighted terms a count may be smaller than that.
         means[name] = (
             losses[0].weight * total / torch.where(count > 0, count, torch.ones_like(count))
@@ -143,20 +149,18 @@ class Head(nn.Module):
         """Grow the label outputs to `n_labels`, keeping what the present ones have learned."""
         raise NotImplementedError
 
-    def warn_of_lost_entities(self, gold: Gold, real: Tensor, what: str, remedy: str) -> None:
+    def warn_of_lost_entities(self, cost: np.ndarray, what: str, remedy: str) -> None:
         """Once per head: a sentence has more gold entities than queries, proposals or the like.
 
-        real: `(batch, queries)` bool. what: the word for them. remedy: a sentence without its stop.
+        cost: `(queries, gold)` of the sentence. what: the word for queries. remedy: a sentence
+        without its stop.
         """
-        if self.warned:
-            return
-        n_gold, n_real = gold.mask.sum(dim=1), real.sum(dim=1)
-        over = torch.nonzero(n_gold > n_real).flatten().tolist()
-        if over:
+        n_queries, n_gold = cost.shape
+        if n_gold > n_queries and not self.warned:
             self.warned = True
             warnings.warn(
-                f"{type(self).__name__}: a sentence has {n_gold[over[0]]} gold entities but only "
-                f"{n_real[over[0]]} {what}; the entities that fit worst are left out. {remedy}. "
+                f"{type(self).__name__}: a sentence has {n_gold} gold entities but only "
+                f"{n_queries} {what}; the entities that fit worst are left out. {remedy}. "
                 "Further cases are not reported.",
                 stacklevel=2,
             )
@@ -179,10 +183,11 @@ class Head(nn.Module):
 
 def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:
     """`(P, N)` zeros with a one at each word that `(P, entities)` long names where its mask is."""
-    rows, entities = torch.nonzero(mask, as_tuple=True)
-    target = torch.zeros_like(like)
-    target[rows, words[rows, entities]] = 1.0
-    return target
+    # Padding marks a further column. Indices of the mask would have to be waited for on a GPU.
+    n_words = like.shape[1]
+    target = like.new_zeros((len(like), n_words + 1))
+    place = words.masked_fill(~mask, n_words)
+    return target.scatter_(1, place, 1.0)[:, :-1].contiguous()
 
 
 def pick_gold(values: Tensor, target: Tensor) -> Tensor:

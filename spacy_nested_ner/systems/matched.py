@@ -81,10 +81,13 @@ class MatchedHead(Head):
         target: as in `boundary_loss`. real: `(B, K)` bool.
         """
         label = pick_gold(gold.labels + 1, target).masked_fill(target < 0, 0)
-        logits, label = answers.labels[real], label[real]
+        # Masks as indices: a mask makes the host wait for a GPU wherever it is used.
+        places = torch.nonzero(real, as_tuple=True)
+        logits, label = answers.labels[places], label[places]
         terms = F.cross_entropy(logits, label, reduction="none")
         none = label == 0
-        entity_loss, none_loss = terms[~none].sum(), terms[none].sum()
+        entities, others = (torch.nonzero(which).squeeze(1) for which in (~none, none))
+        entity_loss, none_loss = terms[entities].sum(), terms[others].sum()
         n_entity, n_none = (~none).sum(), none.sum()
         weight = self.none_weight
         if weight is None:

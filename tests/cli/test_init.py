@@ -84,6 +84,16 @@ def test_on_a_pretrained_transformer(corpus, tmp_path, tiny_bert) -> None:
     assert rates["learn_rate"]["initial_rate"] <= 1e-4 < rates["head_learn_rate"]["initial_rate"]
 
 
+def test_for_speed_or_accuracy(corpus, tmp_path, tiny_bert) -> None:
+    path = tmp_path / "mine.cfg"
+    for goal, adversarial in (("speed", 0), ("accuracy", 1)):
+        options = ("--force", "--optimize", goal)
+        printed = init(corpus, path, *options, "--encoder", tiny_bert)
+        assert f"{'with' if adversarial else 'without'} adversarial training" in printed
+        assert load_config(path)["components"]["ner"]["adversarial"] == adversarial
+        assert "Leave it out" in init(corpus, path, *options, code=1)
+
+
 def test_no_such_transformer(corpus, tmp_path) -> None:
     path = tmp_path / "mine.cfg"
     printed = init(corpus, path, "--encoder", tmp_path / "none", code=1)

@@ -144,7 +144,7 @@ def test_projection_keeps_zeros():
     docs = make_docs()
     model = make_model(docs, **PARTS["projected"])
     found = flat(model.predict(docs))
-    weight = own_module(model).projection.weight.detach().numpy()
+    weight = own_module(model).projection.weight.detach().cpu().numpy()
     words = [token.text for doc in docs for token in doc]
     for word, row in zip(words, found):
         np.testing.assert_allclose(row, weight @ VECTORS.get(word, [0, 0, 0]), atol=1e-6)
@@ -315,7 +315,10 @@ def test_gradients_are_those_of_finite_differences(way):
 
     vectors, backprop = model(docs, is_train=True)
     backprop([w[: a.shape[0], : a.shape[1]].copy() for w, a in zip(weights, vectors)])
-    moved = {n: (p.data.numpy(), p.grad.numpy()) for n, p in own_module(model).named_parameters()}
+    moved = {
+        n: (p.data.cpu().numpy(), p.grad.cpu().numpy())
+        for n, p in own_module(model).named_parameters()
+    }
     for node in model.layers[1].walk():
         for name in node.param_names:
             if node.has_grad(name):

@@ -1,4 +1,4 @@
-"""Question and sentence as one input of a pretrained encoder."""
+"""Question and sentence as one input of a pretrained encoder, through all its layers."""
 
 import shutil
 from typing import List, Tuple
@@ -23,8 +23,9 @@ QUESTIONS = ["Which genes ?", "cell", "Which human cells , if any , are in the t
 
 
 def make_model(directory: str, **settings):
+    """All layers read question and sentence together."""
     torch.manual_seed(0)
-    model = build_pair_encoder(directory, **settings)
+    model = build_pair_encoder(directory, joint_layers=None, **settings)
     model.initialize()
     return model
 
@@ -38,7 +39,7 @@ def make_input(texts: List[str] = TEXTS) -> PairInput:
 
 def read(model, X: PairInput, batch: List[int]) -> Tuple[np.ndarray, np.ndarray]:
     words, mask = model.predict(X).read(np.array(batch))
-    return words.detach().numpy(), mask.numpy()
+    return words.detach().cpu().numpy(), mask.cpu().numpy()
 
 
 def expected_vectors(directory: str, question: str, doc: Doc, offsets: np.ndarray) -> np.ndarray:

@@ -265,7 +265,7 @@ def averages(asked: Asked) -> Dict[Any, np.ndarray]:
                 found[node.id, name] = noisy(node.get_param(name))
         for shim in node.shims:
             for name, parameter in shim.module.named_parameters():
-                found[shim.id, name] = noisy(parameter.detach().numpy())
+                found[shim.id, name] = noisy(parameter.detach().cpu().numpy())
     return found
 
 

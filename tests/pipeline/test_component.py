@@ -145,11 +145,11 @@ def test_batch_words_can_be_set_on_a_trained_pipe(trained, tmp_path) -> None:
     head = head_shim(pipe.model).module
     head.register_forward_pre_hook(lambda module, args: seen.append(args[1].numel()))
     assert_same(list(loaded.pipe(texts(loaded))), expected)
-    assert len(seen) == 1
+    usual = len(seen)
     pipe.model.attrs["batch_words"] = 20
     seen.clear()
     assert_same(list(loaded.pipe(texts(loaded))), expected)
-    assert len(seen) > 3 and max(seen) <= 20
+    assert len(seen) > max(3, usual) and max(seen) <= 20
     loaded.to_disk(tmp_path / "tuned")
     assert spacy.load(tmp_path / "tuned").get_pipe("ner").model.attrs["batch_words"] == 20
 

@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
+from spacy.util import fix_random_seed
 
 from spacy_nested_ner.pipeline.gold import aligned_gold, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
@@ -107,3 +109,27 @@ def test_rows_are_not_read_again_for_every_entity() -> None:
         assert all(gold_segments([example], rows, "sc", LABELS).entities)
         asked.append(CountingArray.asked)
     assert asked[1] <= 2 * asked[0] + 10
+
+
+def weighted(weights) -> Example:
+    example = make_example(list("abc"), list("abc"), [(0, 1, "X"), (1, 2, "X"), (2, 3, "Y")])
+    example.reference.spans["sc"].attrs["weights"] = weights
+    return example
+
+
+def test_weighted_spans_are_drawn_in_training_alone() -> None:
+    example, rows = weighted([1.0, 0.3, 0.0]), np.array([[0, 0, 3]])
+    all_three = [(0, 0, 0), (1, 1, 0), (2, 2, 1)]
+    assert gold_segments([example], rows, "sc", LABELS).entities == [all_three]
+    fix_random_seed(0)
+    found = [gold_segments([example], rows, "sc", LABELS, draw=True).entities[0] for _ in range(99)]
+    assert all(each in (all_three[:1], all_three[:2]) for each in found)
+    assert 0.2 < sum(len(each) == 2 for each in found) / 99 < 0.4
+
+
+def test_weights_stay_in_a_file_and_must_be_as_many_as_spans() -> None:
+    kept = DocBin(docs=[weighted([1.0, 0.3, 0.0]).reference]).to_bytes()
+    (doc,) = DocBin().from_bytes(kept).get_docs(VOCAB)
+    assert doc.spans["sc"].attrs["weights"] == [1.0, 0.3, 0.0]
+    with pytest.raises(ValueError, match="3 spans and 2 weights"):
+        aligned_gold(weighted([1.0, 0.3]), "sc", draw=True)

@@ -58,6 +58,48 @@ def test_a_new_label_is_answered_without_training(asked, tmp_path) -> None:
     assert with_label(spacy.load(tmp_path), SENTENCES[0][0], "TOWN") == [(1, 2), (5, 6)]
 
 
+def on_bert(directory: Any, joint_layers: Any) -> Language:
+    tok2vec = {
+        "@architectures": "spacy_nested_ner.PairEncoder.v1",
+        "name": str(directory),
+        "joint_layers": joint_layers,
+    }
+    return make_pipeline("mrc_ner", {"questions": QUESTIONS, "tok2vec": tok2vec})
+
+
+@pytest.mark.parametrize("joint_layers", [0, 1, None])
+def test_a_new_label_is_answered_however_question_and_sentence_meet(
+    tiny_bert, joint_layers
+) -> None:
+    nlp = train(on_bert(tiny_bert, joint_layers), 20)
+    nlp = copy_of(nlp)
+    pipe = nlp.get_pipe("ner")
+    pipe.cfg["threshold"] = 0.1
+    list(nlp.pipe(text for text, _ in SENTENCES))  # keeps the questions
+    pipe.add_label("TOWN", question=QUESTIONS["GPE"])
+    found = 0
+    for text, _ in SENTENCES:
+        towns = with_label(nlp, text, "TOWN")
+        assert towns == with_label(nlp, text, "GPE")
+        found += len(towns)
+    assert found > 5
+    assert_same(nlp, copy_of(nlp))
+
+
+def test_the_layer_of_late_interaction_learns_at_the_rate_of_the_head(tiny_bert) -> None:
+    for joint_layers, more in ((0, ["late_interaction"]), (1, [])):
+        parts = head_parts(on_bert(tiny_bert, joint_layers).get_pipe("ner").model)
+        assert [part.name for part in parts] == ["mrc_head", *more]
+
+
+@pytest.mark.parametrize("joint_layers", [0, 1])
+def test_adversarial_training_through_shared_sentences(tiny_bert, joint_layers) -> None:
+    nlp = on_bert(tiny_bert, joint_layers)
+    nlp.get_pipe("ner").cfg["adversarial"] = 1.0
+    losses = [nlp.update(make_examples(nlp), sgd=nlp.create_optimizer())["ner"] for _ in range(2)]
+    assert all(np.isfinite(losses))
+
+
 def test_another_question_for_a_label_counts_at_once(asked) -> None:
     nlp = copy_of(asked)
     assert nlp.get_pipe("ner").add_label("ORG", question=QUESTIONS["GPE"]) == 0

@@ -43,7 +43,7 @@ PIQN_PAPER = {
     "quantity": 0.75,
 }
 PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
-PROPOSER_PAPER = {**PROPOSER_SMALL, "min_proposals": 0}
+PROPOSER_PAPER = {**PROPOSER_SMALL, "kernel_sizes": [2, 2], "min_proposals": 0}
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
@@ -139,11 +139,13 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "proposer": (ProposerRegressor, PROPOSER_SMALL),
     "proposer, paper": (ProposerRegressor, PROPOSER_PAPER),
     **{
-        f"proposer, {name}": (ProposerRegressor, {**PROPOSER_SMALL, "without": parts})
+        f"proposer, {name}": (
+            ProposerRegressor,
+            {**PROPOSER_SMALL, "kernel_sizes": [2, 2], "without": parts},
+        )
         for name, parts in PROPOSER_WITHOUT.items()
     },
     "proposer, longer kernels": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": [2, 3]}),
-    "proposer, words only": (ProposerRegressor, {**PROPOSER_SMALL, "kernel_sizes": []}),
     "mrc": (MRCPerLabel, {}),
     "mrc, early": (MRCPerLabel, {"boundary_loss": "dice"}),
     "mrc, first and last piece": (MRCPerLabel, {"two_sided": True}),

@@ -12,6 +12,7 @@ from spacy.training import Example
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from thinc.api import Config, LayerNorm, Linear, Maxout, Model, Optimizer, PyTorchWrapper, chain
+from thinc.util import to_numpy
 from torch import Tensor, nn
 
 from spacy_nested_ner.training.optimizer import AdamW
@@ -33,18 +34,17 @@ def thinc_toy() -> Toy:
     nodes = {key: (node, name) for key, (node, name) in nodes.items() if node.has_param(name)}
     for node, name in nodes.values():
         shape = node.get_param(name).shape
-        node.set_param(name, rng.normal(size=shape).astype("float32"))
+        node.set_param(name, node.ops.asarray(rng.normal(size=shape).astype("float32")))
 
     def read() -> Named:
         return {
-            key: torch.tensor(numpy.array(node.get_param(name)))
-            for key, (node, name) in nodes.items()
+            key: torch.tensor(to_numpy(node.get_param(name))) for key, (node, name) in nodes.items()
         }
 
     def set_gradients(gradients: Named) -> None:
         for key, (node, name) in nodes.items():
             if key in gradients:
-                node.set_grad(name, gradients[key].numpy().copy())
+                node.set_grad(name, node.ops.asarray(gradients[key].numpy().copy()))
 
     return model, read, set_gradients
 
@@ -55,11 +55,12 @@ def torch_toy() -> Toy:
     module = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3))
 
     def read() -> Named:
-        return {key: value.detach().clone() for key, value in module.named_parameters()}
+        return {key: value.detach().cpu().clone() for key, value in module.named_parameters()}
 
     def set_gradients(gradients: Named) -> None:
         for key, value in module.named_parameters():
-            value.grad = gradients[key].clone() if key in gradients else value.grad
+            if key in gradients:
+                value.grad = gradients[key].clone().to(value.device)
 
     return PyTorchWrapper(module), read, set_gradients
 

@@ -40,6 +40,11 @@ class Threshold:
     searchable: bool
     lowest: float
 
+    @property
+    def middle(self) -> float:
+        """The score from which on the component takes a span."""
+        return 0.5 if self.value is None else self.value
+
     def kept(self, found: Dict[Entity, float]) -> Dict[Entity, float]:
         """The spans that the component predicts at its own threshold."""
         if self.value is None or not self.searchable:

@@ -6,7 +6,7 @@ C labels.
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,18 +29,37 @@ from spacy_nested_ner.systems.diffusion.process import (
 from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions
 from spacy_nested_ner.systems.head import Predictions
 
+# Steps whose spans are classified at once: a large call costs less than many small ones.
+AT_ONCE = 8
 
-class Denoised(NamedTuple):
-    """One step of the reverse process.
 
-    timestep: before the step, T - 1 to 0. real: `(B, K)` bool, False for padding among the spans.
-    noisy: `(B, K, 2)` first and last word of the spans that went in. spans: the same of those that
-    came out. legal: `(B, K)` bool, see `pointed_spans`. probability: `(B, K, C + 1)` of None and
-    the labels. score: `(B, K)`, see `find_entities`.
+class Pointed(NamedTuple):
+    """What the pointers find in a step of the reverse process, or in several, side by side.
+
+    real: `(B, K)` bool, False for padding among the spans. kinds: `(B, K)` long. noisy: `(B, K, 2)`
+    first and last word of the spans that went in. spans: the same of those that came out. legal:
+    `(B, K)` bool, see `pointed_spans`. states: `(B, K, h)`. left, right: `(B, K, N)` logits.
     """
 
-    timestep: int
     real: Tensor
+    kinds: Tensor
+    noisy: Tensor
+    spans: Tensor
+    legal: Tensor
+    states: Tensor
+    left: Tensor
+    right: Tensor
+
+
+class Denoised(NamedTuple):
+    """The spans of a step of the reverse process, or of several, side by side.
+
+    real, kinds, noisy, spans, legal: see `Pointed`. probability: `(B, K, C + 1)` of None and the
+    labels. score: `(B, K)`, see `find_entities`.
+    """
+
+    real: Tensor
+    kinds: Tensor
     noisy: Tensor
     spans: Tensor
     legal: Tensor
@@ -59,40 +78,107 @@ def reverse_process(
     words: Tensor,
     mask: Tensor,
     options: DiffusionOptions,
-    every_step: bool,
+    in_place: bool = False,
 ) -> Iterator[Denoised]:
     """Noise becomes spans, step by step (eq. 5-7). The words are encoded once.
 
-    The pointers alone lead from step to step: spans are classified, and yielded, in `every_step` or
-    in the last one only. words: `(B, N, width)`. mask: `(B, N)` bool.
+    The pointers alone lead from step to step: spans are classified in the steps that count, see
+    `found_in`. words: `(B, N, width)`. mask: `(B, N)` bool. in_place: all steps, one by one, and
+    span k of a step is span k of the step before; those that do not go on become padding.
     """
-    times = denoising_times(process.timesteps, options.steps)
     encoded = network.encode(words, mask)
-    lengths = encoded.lengths
+    pending: List[Pointed] = []
+    steps = pointed_steps(network, process, encoded, options, in_place)
+    for i, step in enumerate(steps, start=1):
+        if in_place or options.found_in == "every_step" or i == options.steps:
+            pending.append(step)
+        if pending and (in_place or i == options.steps or len(pending) == AT_ONCE):
+            yield classified(network, encoded, side_by_side(pending), options.score)
+            pending = []
+
+
+def pointed_steps(
+    network: DenoisingNetwork,
+    process: SpanDiffusion,
+    encoded: EncodedWords,
+    options: DiffusionOptions,
+    in_place: bool,
+) -> Iterator[Pointed]:
+    """The steps of the reverse process, see there."""
+    lengths, device = encoded.lengths, encoded.mask.device
+    times = denoising_times(process.timesteps, options.steps)
+    vectors = network.at_time(torch.tensor(times, device=device))
     real = first_of(span_counts(lengths[:, 0], options.n_spans, options.spans_per_word))
     size = real.shape[1]
-    kinds = spread_kinds(size, len(network.kinds)).to(words.device).expand_as(real)
-    state = noise_table(options.seed, 0, size).to(words.device).expand(len(words), -1, -1)
+    # Which point of the noise tables each span has: all in order, until some are left out.
+    place = torch.arange(size, device=device).expand_as(real)
+    all_kinds = spread_kinds(size, len(network.kinds)).to(device)
+    kinds = all_kinds.expand_as(real)
+    state = noise_table(options.seed, 0, size).to(device).expand(len(real), -1, -1)
     for i, now in enumerate(times):
-        timestep = torch.full((len(words),), now, device=words.device)
         noisy = NoisySpans(process.to_spans(state, lengths), kinds, real)
-        states = network.span_states(encoded, noisy, timestep)[-1]
+        states = network.span_states(encoded, noisy, vectors[i])[-1]
         left, right = network.point(encoded, states, noisy.spans)
         spans, legal = pointed_spans(left, right)
-        is_last = i == len(times) - 1
-        if is_last or every_step:
-            if options.score == "label":
-                scored = score_by_label(network, encoded, states, spans)
-            else:
-                scored = score_by_sum(network, encoded, states, left, right)
-            yield Denoised(now, real, noisy.spans, spans, legal, *scored)
-        if not is_last:
-            earlier = torch.full_like(timestep, times[i + 1])
-            noise = None
-            if options.eta:
-                noise = noise_table(options.seed, i + 1, size).to(words.device)
-            clean = process.to_state(spans, lengths)
-            state = process.reverse_step(state, clean, timestep, earlier, options.eta, noise)
+        yield Pointed(real, kinds, noisy.spans, spans, legal, states, left, right)
+        if now == times[-1]:
+            return
+        if options.carried == "distinct":
+            real = first_of_equal(spans, kinds, real, left.shape[2])
+            if not in_place:
+                order = front(real)
+                place, spans, state, real = (at(t, order) for t in (place, spans, state, real))
+                kinds = all_kinds[place]
+        noise = None
+        if options.eta:
+            noise = noise_table(options.seed, i + 1, size).to(device)[place]
+        clean = process.to_state(spans, lengths)
+        state = process.reverse_step(state, clean, now, times[i + 1], options.eta, noise)
+
+
+S = TypeVar("S", Pointed, Denoised)
+
+
+def first_of_equal(spans: Tensor, kinds: Tensor, real: Tensor, n_words: int) -> Tensor:
+    """`(B, K)` bool: the first real one of the `(B, K, 2)` spans with the same words and kind.
+
+    n_words: of the padded batch.
+    """
+    first, last = spans.unbind(-1)
+    key = ((kinds * n_words + first) * n_words + last).masked_fill(~real, -1)
+    equal = key.unsqueeze(2) == key.unsqueeze(1)
+    return real & ~equal.tril(-1).any(dim=2)
+
+
+def front(chosen: Tensor) -> Tensor:
+    """`(B, K)` bool to `(B, most chosen of a row)` long: those chosen in order, then others."""
+    size = int(chosen.sum(dim=1).max())
+    return chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :size]
+
+
+def at(values: Tensor, order: Tensor) -> Tensor:
+    """`(B, K)` or `(B, K, 2)` values in a `(B, chosen)` order."""
+    if values.dim() == 3:
+        order = order.unsqueeze(-1).expand(-1, -1, values.shape[2])
+    return values.gather(1, order)
+
+
+def side_by_side(steps: List[S]) -> S:
+    """The spans of all steps as if they were of one."""
+    if len(steps) == 1:
+        return steps[0]
+    return type(steps[0])(*(torch.cat(column, dim=1) for column in zip(*steps)))
+
+
+def classified(
+    network: DenoisingNetwork, encoded: EncodedWords, found: Pointed, score: str
+) -> Denoised:
+    """What the pointers find, with labels and scores. score: "sum" or "label"."""
+    if score == "label":
+        scored = score_by_label(network, encoded, found.states, found.spans)
+    else:
+        scored = score_by_sum(network, encoded, found.states, found.left, found.right)
+    return Denoised(*found[:5], *scored)
 
 
 def score_by_sum(
@@ -100,8 +186,9 @@ def score_by_sum(
 ) -> Tuple[Tensor, Tensor]:
     """Probabilities of None and the labels, `(B, K, C + 1)`, and the mean of the highest ones of
     label, first and last word, `(B, K)`. left, right: `(B, K, N)` logits."""
-    probability = network.classify(encoded, states, left, right).softmax(-1)
-    first, last = (word_probability(t, network.boundary).amax(dim=-1) for t in (left, right))
+    sides = [word_probability(logits, network.boundary) for logits in (left, right)]
+    probability = network.classify(encoded, states, *sides).softmax(-1)
+    first, last = (side.amax(dim=-1) for side in sides)
     return probability, (probability.amax(dim=-1) + (first + last)) / 3
 
 
@@ -122,14 +209,14 @@ def find_entities(steps: List[Denoised], options: DiffusionOptions, n_kinds: int
     probabilities of the pointers are: the mean over the spans of one kind that find them, in the
     steps given, and the highest of the kinds. `threshold` on either.
     """
+    step = side_by_side(steps)
     if options.score == "label":
-        return best_of_equal(mean_of_equal(steps, n_kinds, options.threshold))
-    found = [reaching(step, options.threshold) for step in steps]
-    return best_of_equal(Predictions(*map(torch.cat, zip(*found))))
+        return best_of_equal(mean_of_equal(step, n_kinds, options.threshold))
+    return best_of_equal(reaching(step, options.threshold))
 
 
 def reaching(step: Denoised, threshold: float) -> Predictions:
-    """The entities among the spans of a step."""
+    """The entities among the spans."""
     label = step.label
     keep = (label >= 0) & (step.score >= threshold)
     # NaN passes, so that the component can report a model that has diverged.
@@ -140,25 +227,20 @@ def reaching(step: Denoised, threshold: float) -> Predictions:
     return Predictions(segment, first, end, label, step.score[segment, span])
 
 
-def mean_of_equal(steps: List[Denoised], n_kinds: int, threshold: float) -> Predictions:
+def mean_of_equal(step: Denoised, n_kinds: int, threshold: float) -> Predictions:
     """Each span that pointers find, with the label that has the highest mean probability.
 
-    Means are over the noisy spans of one kind, in all steps: kinds may have different labels, so
-    that the same words have at most as many labels as there are kinds.
+    Means are over the noisy spans of one kind: kinds may have different labels, so that the same
+    words have at most as many labels as there are kinds.
     """
-    n_words = 1 + int(max(step.spans.max() for step in steps))
-    kinds = spread_kinds(steps[0].real.shape[1], n_kinds).to(steps[0].real.device)
-    keys, probabilities = [], []
-    for step in steps:
-        # NaN counts, for the component to report, see `reaching`.
-        found = step.real & (step.legal | step.score.isnan())
-        segment, span = torch.nonzero(found, as_tuple=True)
-        first, last = step.spans[segment, span].unbind(-1)
-        # One number for what is to be equal: numbers are sorted much faster than rows.
-        keys.append(((segment * n_words + first) * n_words + last) * n_kinds + kinds[span])
-        probabilities.append(step.probability[segment, span])
-    key, group, times = torch.cat(keys).unique(return_inverse=True, return_counts=True)
-    probability = torch.cat(probabilities)
+    n_words = 1 + int(step.spans.max())
+    # NaN counts, for the component to report, see `reaching`.
+    segment, span = torch.nonzero(step.real & (step.legal | step.score.isnan()), as_tuple=True)
+    first, last = step.spans[segment, span].unbind(-1)
+    # One number for what is to be equal: numbers are sorted much faster than rows.
+    keys = ((segment * n_words + first) * n_words + last) * n_kinds + step.kinds[segment, span]
+    key, group, times = keys.unique(return_inverse=True, return_counts=True)
+    probability = step.probability[segment, span]
     total = probability.new_zeros(len(key), probability.shape[1]).index_add_(0, group, probability)
     score, label = (total / times.unsqueeze(-1)).max(dim=-1)
     keep = (label > 0) & (score >= threshold) | score.isnan()

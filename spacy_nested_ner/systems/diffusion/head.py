@@ -98,7 +98,7 @@ class Diffusion(MatchedHead):
         n_gold = gold.mask.sum(dim=1, keepdim=True)
         n_copies = share_of(self.settings.repetition, real.sum(dim=1, keepdim=True), n_gold)
         random = torch.randn((*real.shape, 2), dtype=torch.double, device=real.device)
-        if not gold.mask.any():
+        if not gold.mask.shape[1]:
             return random
         chosen = (place % n_gold.clamp(min=1)).unsqueeze(-1).expand(-1, -1, 2)
         copies = self.process.to_state(gold.spans.gather(1, chosen), lengths)
@@ -172,7 +172,7 @@ class Diffusion(MatchedHead):
         Where None is for those that "missed", that is the entity that the pointers find; of several
         with the same words the one that the span is matched with.
         """
-        if self.form.none == "unmatched" or not gold.mask.any():
+        if self.form.none == "unmatched" or not gold.mask.shape[1]:
             return target
         pointed, _ = pointed_spans(answers.left, answers.right)
         hit = has_words_of(pointed, gold)
@@ -198,7 +198,8 @@ class Diffusion(MatchedHead):
         logits = self.network.classify_spans(encoded, states, candidates)
         hit = has_words_of(candidates, gold) & fits_kind(noisy.kinds, gold)
         label = (hit * (gold.labels + 1).unsqueeze(1)).sum(-1)
-        return F.cross_entropy(logits[noisy.real], label[noisy.real], reduction="sum")
+        real = torch.nonzero(noisy.real, as_tuple=True)
+        return F.cross_entropy(logits[real], label[real], reduction="sum")
 
     def word_loss(self, logits: Tensor, gold: Gold, mask: Tensor) -> Loss:
         """-log P, for each word, of being the first and of being the last of an entity, or not.
@@ -218,8 +219,7 @@ class Diffusion(MatchedHead):
         options: `threshold` and `score`, see `find_entities`; `found_in`: spans of "every_step"
         count, or of the "last_step" alone, which is algorithm 2; the others, see `trajectory`.
         """
-        every_step = options.found_in == "every_step"
-        return self.entities(self._reverse(batch.words, batch.mask, options, every_step), options)
+        return self.entities(self._reverse(batch.words, batch.mask, options), options)
 
     def entities(self, steps: List[Denoised], options: DiffusionOptions) -> Predictions:
         """The entities among the spans of some steps, see `find_entities`."""
@@ -233,12 +233,13 @@ class Diffusion(MatchedHead):
         `n_spans` and `spans_per_word`, see `span_counts`; `eta`, see `SpanDiffusion.reverse_step`;
         `seed` of the noise; `score`. None of them depends on what was trained with.
         """
-        return self._reverse(words, mask, options, every_step=True)
+        return self._reverse(words, mask, options, in_place=True)
 
     def _reverse(
-        self, words: Tensor, mask: Tensor, options: DiffusionOptions, every_step: bool
+        self, words: Tensor, mask: Tensor, options: DiffusionOptions, in_place: bool = False
     ) -> List[Denoised]:
-        return list(reverse_process(self.network, self.process, words, mask, options, every_step))
+        steps = reverse_process(self.network, self.process, words, mask, options, in_place)
+        return list(steps)
 
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""

@@ -14,10 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import attend, make_feedforward, split_heads
+from spacy_nested_ner.layers.attention import (
+    attend,
+    make_feedforward,
+    split_heads,
+    split_parts,
+)
 from spacy_nested_ner.layers.growing import grow_outputs
+from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words, word_probability
-from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean, words_at
+from spacy_nested_ner.layers.pooling import soft_inside, words_at
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
 from spacy_nested_ner.systems.matched import Answers
@@ -29,18 +35,19 @@ class EncodedWords:
 
     A linear layer over words that a span chooses, or over a mean of words, is one over each word:
     it is computed once for the words, not for every span.
-    mask: `(B, N)` bool. left, right: `(B, N, h)`, the words for the pointers. boundaries:
-    `(B, N, 2)` logits, is each word the first and is it the last of an entity, or None. pooled,
-    classified: the words for `SpanPooling` and `SpanClassifier`. memory: keys and values for each
-    span layer.
+    mask: `(B, N)` bool. left, right: the words for the pointers. boundaries: `(B, N, 2)` logits, is
+    each word the first and is it the last of an entity, or None. offsets: `(N, N)` rows of the
+    `OffsetBias` of the first and of the last word, or None. pooled, classified: the words for
+    `SpanPooling` and `SpanClassifier`. memory: keys and values for each span layer.
     """
 
     mask: Tensor
     left: Tensor
     right: Tensor
     boundaries: Optional[Tensor]
+    offsets: Optional[Tuple[Tensor, Tensor]]
     pooled: Dict[str, Tensor]
-    classified: List[Tensor]
+    classified: Optional[Tensor]
     memory: List[Tuple[Tensor, Tensor]]
 
     @property
@@ -94,11 +101,16 @@ class DenoisingNetwork(nn.Module):
         words: `(B, N, width)`. mask: `(B, N)` bool.
         """
         words = self.lstm(self.input_dropout(words), mask)
+        offsets = None
+        if self.left_offset is not None and self.right_offset is not None:
+            n_words = words.shape[1]
+            offsets = self.left_offset.rows(n_words), self.right_offset.rows(n_words)
         return EncodedWords(
             mask=mask,
-            left=self.left.word(words),
-            right=self.right.word(words),
+            left=self.left.read(words),
+            right=self.right.read(words),
             boundaries=self.word_boundaries(words) if self.word_boundaries is not None else None,
+            offsets=offsets,
             pooled=self.pool.read(words),
             classified=self.classifier.read(words),
             memory=[cast(SpanLayer, layer).remember(words) for layer in self.layers],
@@ -112,23 +124,28 @@ class DenoisingNetwork(nn.Module):
 
         timestep: `(B,)` long.
         """
-        layers = self.span_states(encoded, noisy, timestep)
+        layers = self.span_states(encoded, noisy, self.at_time(timestep))
         answering = layers if all_layers else layers[-1:]
         answers = []
         for states in answering:
             left, right = self.point(encoded, states, noisy.spans)
-            answers.append(Answers(left, right, self.classify(encoded, states, left, right)))
+            sides = word_probability(left, self.boundary), word_probability(right, self.boundary)
+            answers.append(Answers(left, right, self.classify(encoded, states, *sides)))
         return answers, layers[-1]
 
-    def span_states(
-        self, encoded: EncodedWords, noisy: NoisySpans, timestep: Tensor
-    ) -> List[Tensor]:
-        """States of the spans after every layer, `(B, K, h)` each, for pointers and classifier."""
-        time = self.time(timestep / self.timesteps).unsqueeze(1)
+    def at_time(self, timestep: Tensor) -> Tensor:
+        """`(B,)` long timesteps as vectors, `(B, 1, h)`."""
+        return self.time(timestep / self.timesteps).unsqueeze(1)
+
+    def span_states(self, encoded: EncodedWords, noisy: NoisySpans, time: Tensor) -> List[Tensor]:
+        """States of the spans after every layer, `(B, K, h)` each, for pointers and classifier.
+
+        time: from `at_time`, of each sentence or one for all.
+        """
         spans = self.pool(encoded.pooled, noisy.spans) + self.kinds[noisy.kinds]
-        states = []
+        real, mask, states = of_padding(noisy.real), of_padding(encoded.mask), []
         for layer, memory in zip(self.layers, encoded.memory):
-            spans = layer(spans, noisy.real, memory, encoded.mask)
+            spans = layer(spans, real, memory, mask)
             states.append(spans + time)
         return states
 
@@ -141,19 +158,20 @@ class DenoisingNetwork(nn.Module):
         """
         left = self.left.point(states, encoded.left)
         right = self.right.point(states, encoded.right)
-        if self.left_offset is not None and self.right_offset is not None:
-            left = left + self.left_offset(noisy_spans[..., 0], left.shape[-1])
-            right = right + self.right_offset(noisy_spans[..., 1], right.shape[-1])
+        if encoded.offsets is not None:
+            left = left + F.embedding(noisy_spans[..., 0], encoded.offsets[0])
+            right = right + F.embedding(noisy_spans[..., 1], encoded.offsets[1])
         if encoded.boundaries is not None:
             first, last = encoded.boundaries.unsqueeze(1).unbind(-1)
             left, right = left + first, right + last
-        return mask_words(left, encoded.mask), mask_words(right, encoded.mask)
+        mask = of_padding(encoded.mask)
+        return mask_words(left, mask), mask_words(right, mask)
 
     def classify(
         self, encoded: EncodedWords, states: Tensor, left: Tensor, right: Tensor
     ) -> Tensor:
-        """Class logits `(B, K, C + 1)`, None first. left, right: `(B, K, N)` pointer logits."""
-        left, right = (word_probability(logits, self.boundary) for logits in (left, right))
+        """Class logits `(B, K, C + 1)`, None first. left, right: `(B, K, N)` probabilities of the
+        pointers."""
         return self.classifier(states, encoded.classified, left, right)
 
     def classify_spans(self, encoded: EncodedWords, states: Tensor, spans: Tensor) -> Tensor:
@@ -194,7 +212,7 @@ class SpanPooling(nn.Module):
         if "left" in pooled:
             first, last = spans.unbind(-1)
             parts += [words_at(pooled["left"], first), words_at(pooled["right"], last)]
-        return self.dropout(torch.stack(parts).sum(0))
+        return self.dropout(sum(parts[1:], parts[0]))
 
 
 class SpanLayer(nn.Module):
@@ -219,16 +237,18 @@ class SpanLayer(nn.Module):
 
     def remember(self, words: Tensor) -> Tuple[Tensor, Tensor]:
         """Keys and values of the words, `(B, heads, N, h / heads)`."""
-        key, value = (split_heads(t, self.heads) for t in self.cross_memory(words).chunk(2, dim=-1))
+        key, value = split_parts(self.cross_memory(words), 2, self.heads)
         return key, value
 
     def forward(
-        self, spans: Tensor, real: Tensor, memory: Tuple[Tensor, Tensor], mask: Tensor
+        self,
+        spans: Tensor,
+        real: Optional[Tensor],
+        memory: Tuple[Tensor, Tensor],
+        mask: Optional[Tensor],
     ) -> Tensor:
-        """`(B, K, h)` to `(B, K, h)`. real: `(B, K)` bool. mask: `(B, N)` bool."""
-        query, key, value = (
-            split_heads(t, self.heads) for t in self.self_input(spans).chunk(3, dim=-1)
-        )
+        """`(B, K, h)` to `(B, K, h)`. real: `(B, K)`, mask: `(B, N)` bool, None for no padding."""
+        query, key, value = split_parts(self.self_input(spans), 3, self.heads)
         update = self.self_output(attend(query, key, value, real))
         spans = self.self_norm(spans + self.dropout(update))
         query = split_heads(self.cross_query(spans), self.heads)
@@ -267,28 +287,31 @@ class SpanClassifier(nn.Module):
         self.dropout = nn.Dropout(0.0)
         self.output = nn.Linear(width, n_labels + 1)
 
-    def read(self, words: Tensor) -> List[Tensor]:
-        """Words as first, as last and as any word of an entity, `(B, N, h)` each; or nothing."""
+    def read(self, words: Tensor) -> Optional[Tensor]:
+        """Words as first, then as last, then as any word of an entity, `(B, 3 * N, h)`; or None."""
         if not self.answer_pooling:
-            return []
-        return [words @ part.T for part in self.input.weight[:, self.width :].chunk(3, dim=1)]
+            return None
+        parts = self.input.weight[:, self.width :].chunk(3, dim=1)
+        return torch.cat([words @ part.T for part in parts], dim=1)
 
-    def forward(self, spans: Tensor, words: List[Tensor], left: Tensor, right: Tensor) -> Tensor:
+    def forward(
+        self, spans: Tensor, words: Optional[Tensor], left: Tensor, right: Tensor
+    ) -> Tensor:
         """Returns `(B, K, C + 1)` logits.
 
         spans: `(B, K, h)`. words: from `read`. left, right: `(B, K, N)` boundary probabilities.
         """
-        if not words:
+        if words is None:
             return self._logits(spans)
-        first, last, inside = words
-        within = weighted_mean(soft_inside(left, right), inside)
-        return self._logits(spans, left @ first, right @ last, within)
+        inside = soft_inside(left, right)
+        inside = inside / inside.sum(dim=-1, keepdim=True).clamp(min=1e-6)
+        return self._logits(spans, torch.cat([left, right, inside], dim=-1) @ words)
 
-    def at(self, spans: Tensor, words: List[Tensor], boundaries: Tensor) -> Tensor:
+    def at(self, spans: Tensor, words: Optional[Tensor], boundaries: Tensor) -> Tensor:
         """As `forward`, with certain boundaries: `(B, K, 2)` long, both inclusive."""
-        if not words:
+        if words is None:
             return self._logits(spans)
-        first, last, inside = words
+        first, last, inside = words.chunk(3, dim=1)
         left, right = boundaries.unbind(-1)
         within = mean_inside(boundaries, inside)
         return self._logits(spans, words_at(first, left), words_at(last, right), within)

@@ -34,10 +34,11 @@ class SpanDiffusion:
         `to_spans` brings every span of every sentence back, one-word sentences included.
         spans: `(B, K, 2)` long, both inclusive. lengths: `(B, 1)`. Returns double precision.
         """
-        first, last = spans.unbind(-1)
-        second = last - first if self.with_width else last
-        share = (torch.stack([first, second], dim=-1) + 0.5) / lengths.unsqueeze(-1).double()
-        return (2 * share - 1) * self.scale
+        if self.with_width:
+            first, last = spans.unbind(-1)
+            spans = torch.stack([first, last - first], dim=-1)
+        cell = 2 * self.scale / lengths.double().unsqueeze(-1)
+        return (spans.double() + 0.5) * cell - self.scale
 
     def to_spans(self, state: Tensor, lengths: Tensor) -> Tensor:
         """The words that points fall on; points outside the interval count as its ends.
@@ -45,15 +46,14 @@ class SpanDiffusion:
         Boundaries in the wrong order change places; a width ends with the sentence. Inverse of
         `to_state`.
         """
-        share = (state / self.scale + 1) / 2
-        last_word = (lengths - 1).unsqueeze(-1)
-        cells = torch.minimum(
-            (share * lengths.unsqueeze(-1)).floor().clamp(min=0).long(), last_word
-        )
-        first, second = cells.unbind(-1)
-        if self.with_width:
-            return torch.stack([first, torch.minimum(first + second, last_word[..., 0])], dim=-1)
-        return torch.stack([torch.minimum(first, second), torch.maximum(first, second)], dim=-1)
+        half, last_word = lengths.double().unsqueeze(-1) / 2, (lengths - 1).unsqueeze(-1)
+        # Whole numbers are cut off above 0, where that is rounding down.
+        cells = (state * (half / self.scale) + half).clamp(min=0).long()
+        cells = torch.minimum(cells, last_word)
+        if not self.with_width:
+            return cells.sort(dim=-1).values
+        first, width = cells.unbind(-1)
+        return torch.stack([first, torch.minimum(first + width, last_word[..., 0])], dim=-1)
 
     def add_noise(self, state: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
         """Forward process (eq. 3-4). timestep: `(B,)` long, 0 the cleanest."""
@@ -64,21 +64,24 @@ class SpanDiffusion:
         self,
         state: Tensor,
         clean: Tensor,
-        timestep: Tensor,
-        earlier: Tensor,
+        timestep: Tensor | int,
+        earlier: Tensor | int,
         eta: float = 0.0,
         noise: Optional[Tensor] = None,
     ) -> Tensor:
         """DDIM: from `timestep` to the `earlier` one, given the predicted clean state (eq. 6-7).
 
-        eta: 0 is deterministic (the paper), 1 as noisy as the forward process (the authors' code);
-        it needs `noise` in the shape of `state`.
+        timestep, earlier: `(B,)` long, or one for all. eta: 0 is deterministic (the paper), 1 as
+        noisy as the forward process (the authors' code); it needs `noise` in the shape of `state`.
         """
-        table = self.signal.to(state.device)
-        now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
-        predicted_noise = (state - now.sqrt() * clean) / (1 - now).sqrt()
+        if isinstance(timestep, int):
+            now, then = (self.signal[t] for t in (timestep, earlier))
+        else:
+            table = self.signal.to(state.device)
+            now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
         variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
-        state = then.sqrt() * clean + (1 - then - variance).clamp(min=0).sqrt() * predicted_noise
+        of_noise = (1 - then - variance).clamp(min=0).sqrt() / (1 - now).sqrt()
+        state = of_noise * state + (then.sqrt() - of_noise * now.sqrt()) * clean
         return state if noise is None else state + variance.clamp(min=0).sqrt() * noise
 
 

@@ -153,6 +153,8 @@ class DiffusionOptions(Options):
     score: what a score is: "sum", the mean of the probabilities of label and boundaries (a third of
         the paper's sum); "label", the probability of the label, for a model with a
         `candidate_weight`.
+    carried: which spans go on to the next step: the "distinct" ones, the first of those that find
+        the same words and are of one kind; or "all" (the paper).
     found_in: which spans count: those of "every_step" or of the "last_step" (the paper).
     seed: seed of the noise, which is the same for every text.
     """
@@ -164,6 +166,9 @@ class DiffusionOptions(Options):
     eta: float = setting(0.0, least=0, most=1, source="equations 6 and 7")
     score: str = setting(
         "sum", choices=("sum", "label"), source="configs/diffusion_transformer.cfg"
+    )
+    carried: str = setting(
+        "distinct", choices=("distinct", "all"), source="configs/diffusion_paper.cfg"
     )
     found_in: str = setting("every_step", choices=("every_step", "last_step"), source="algorithm 2")
     seed: int = setting(0, least=0, most=2**32 - 1)

@@ -44,11 +44,15 @@ class LocateAndLabel(Head):
     width, n_labels: see `Head`. settings: see `LocateAndLabelSettings`.
     """
 
+    seed_ends: Tensor
+
     def __init__(self, width: int, n_labels: int, settings: LocateAndLabelSettings) -> None:
         super().__init__()
         s, h = settings, settings.hidden_width
         self.width, self.n_labels = width, n_labels
         self.lengths = sorted(set(s.lengths or seed_lengths()))
+        # How far the last word of each seed is from the first.
+        self.register_buffer("seed_ends", torch.tensor(self.lengths) - 1, persistent=False)
         self.regressor, self.classifier = s.regressor, s.classifier
         self.seed_iou, self.negatives = s.seed_iou, s.negatives
         self.soft_examples = s.soft_examples
@@ -87,9 +91,8 @@ class LocateAndLabel(Head):
 
     def seeds(self, mask: Tensor) -> Spans:
         """Every seed span of every row (section 2.2)."""
-        lengths = torch.tensor(self.lengths, device=mask.device)
         start = torch.arange(mask.shape[1], device=mask.device)
-        end = start.unsqueeze(1) + lengths - 1
+        end = start.unsqueeze(1) + self.seed_ends
         inside = end < mask.sum(dim=1)[:, None, None]
         row, start, length = torch.nonzero(inside, as_tuple=True)
         return Spans(row, start, end[start, length])
@@ -134,7 +137,7 @@ class LocateAndLabel(Head):
         if self.regressor is not None:
             losses.update(self.regression_losses(spans, offsets, gold, paired, positive))
         # Proposals that meet count once: their label depends on their place alone.
-        proposals = adjusted.pick(legal).distinct(mask.shape[1])
+        proposals = adjusted.pick(torch.nonzero(legal).squeeze(1)).distinct(mask.shape[1])
         losses["label"] = self.label_loss(words, proposals, gold)
         return losses
 
@@ -183,12 +186,13 @@ class LocateAndLabel(Head):
         self, spans: Spans, offsets: Tensor, gold: Gold, paired: Tensor, positive: Tensor
     ) -> Dict[str, Loss]:
         """Eq. 14 and 15, means over the positive spans."""
-        weight, terms = REGRESSOR_WEIGHT, float(positive.sum())
-        offsets, mine = offsets[positive], spans.pick(positive)
+        index = torch.nonzero(positive).squeeze(1)
+        weight, terms = REGRESSOR_WEIGHT, float(len(index))
+        offsets, mine = offsets[index], spans.pick(index)
         if not len(offsets):
             return {name: Loss(offsets.sum() * 0.0, 0.0, weight) for name in ("offset", "overlap")}
         seed = torch.stack([mine.start, mine.end], dim=1)
-        target = gold.spans[mine.row, paired[positive]]
+        target = gold.spans[mine.row, paired[index]]
         distance = F.smooth_l1_loss(offsets, (target - seed).to(offsets.dtype), reduction="sum")
         start, end = (seed + offsets).unbind(-1)
         gold_start, gold_end = target.unbind(-1)
@@ -256,7 +260,7 @@ class LocateAndLabel(Head):
             return spans, pooled
         logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
         # NaN passes, so that the component can report a model that has diverged.
-        passing = (logits.sigmoid() >= threshold) | logits.isnan()
+        passing = torch.nonzero((logits.sigmoid() >= threshold) | logits.isnan()).squeeze(1)
         return spans.pick(passing), pooled[passing]
 
     def label_probability(self, logits: Tensor) -> Tensor:
@@ -273,7 +277,7 @@ class LocateAndLabel(Head):
         threshold = options.threshold
         best = scores.max(dim=-1).values if scores.shape[0] else scores.sum(dim=-1)
         # Scores only fall: what is too low already neither stays nor touches what does.
-        likely = (best >= threshold) | best.isnan()
+        likely = torch.nonzero((best >= threshold) | best.isnan()).squeeze(1)
         spans, scores, best = spans.pick(likely), scores[likely], best[likely]
         iou, decay = options.nms_iou, options.nms_decay
         if decay < 1:

@@ -26,6 +26,8 @@ class Spans(NamedTuple):
 
     def pick(self, index: Tensor) -> Spans:
         """The spans at a `(K,)` index or bool mask."""
+        if index.dtype == torch.bool:  # which is searched once, not once for each column
+            index = torch.nonzero(index).squeeze(1)
         return Spans(*(column[index] for column in self))
 
     def join(self, others: Spans) -> Spans:
@@ -76,8 +78,12 @@ class SpanMLP(nn.Module):
 
     def at(self, words: Tensor, pooled: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """words: `(B, N, h)`; pooled: `(S, h)`; row, left, right: `(S,)` place of both words."""
-        before, after = self.bounds(self.dropout(words)).chunk(2, dim=-1)
-        hidden = self.pooled(self.dropout(pooled)) + before[row, left] + after[row, right]
+        # Rows of one half for each word: as words that come before, and as those that come after.
+        halves = self.bounds(self.dropout(words)).view(-1, words.shape[-1])
+        base = 2 * words.shape[1] * row
+        before, after = base + 2 * left, base + 2 * right + 1
+        hidden = self.pooled(self.dropout(pooled))
+        hidden = hidden + F.embedding(before, halves) + F.embedding(after, halves)
         return self.output(F.gelu(hidden))
 
     def grow(self, n_outputs: int) -> None:

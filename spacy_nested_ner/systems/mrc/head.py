@@ -93,9 +93,9 @@ class MRC(Head):
         self, match: MatchScore, first: Tensor, last: Tensor, chosen: Tensor, gold: Gold
     ) -> Loss:
         """Cross-entropy over the chosen `(P, N, N)` pairs of start and end."""
-        answers = torch.zeros_like(chosen)
-        rows, entities = torch.nonzero(gold.mask, as_tuple=True)
-        answers[rows, gold.spans[rows, entities, 0], gold.spans[rows, entities, 1]] = True
+        starts, ends = gold.spans.unbind(-1)
+        cells = starts * chosen.shape[2] + ends
+        answers = marked(cells, gold.mask, chosen.flatten(1)).view_as(chosen)
         row, start, end = torch.nonzero(chosen, as_tuple=True)
         logits = match(first, last, row, start, end)
         goal = answers[row, start, end].to(logits.dtype)

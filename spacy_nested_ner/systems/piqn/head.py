@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import join_heads, make_feedforward, split_heads
+from spacy_nested_ner.layers.attention import join_heads, make_feedforward, split_heads, split_parts
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
@@ -113,7 +113,6 @@ class PIQN(MatchedHead):
 
         real: `(LB, M)` bool. anchors: `(B, M)`. Returns `(LB, M)` long, -1 for None and padding.
         """
-        self.warn_of_lost_entities(gold, real, "queries", REMEDY)
         cost = self.matching_cost(answers, gold)
         if anchors is not None and self.match_anchor:
             n_blocks = len(cost) // len(anchors)
@@ -122,6 +121,7 @@ class PIQN(MatchedHead):
 
     def _assign_row(self, cost: np.ndarray) -> np.ndarray:
         """`(M, G)` costs of one row to the entity of each query."""
+        self.warn_of_lost_entities(cost, "queries", REMEDY)
         return ASSIGNMENTS[self.assignment](cost, round(self.quantity * len(cost)))
 
     def predict(self, batch: Batch, options: PIQNOptions) -> Predictions:
@@ -192,7 +192,7 @@ class OneWayBlock(nn.Module):
         n_words = words.shape[1]
         states = torch.cat([words, queries], dim=1)
         located = torch.cat([words, (queries + position) / 2], dim=1)
-        query, key = (split_heads(t, self.heads) for t in self.query_key(located).chunk(2, dim=-1))
+        query, key = split_parts(self.query_key(located), 2, self.heads)
         attended = one_way_attention(
             query,
             key,

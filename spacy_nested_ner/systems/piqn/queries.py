@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.one_way import InstanceQueries
+from spacy_nested_ner.layers.pooling import words_at
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.systems.piqn.settings import MIN_QUERIES, PIQNSettings
 
@@ -69,9 +70,8 @@ class WordQueries(nn.Module):
         """`(B, N, h)` words to queries, round by round."""
         real, anchors, rounds = word_rounds(mask, self.per_word, MIN_QUERIES)
         content, position = self.project(words).chunk(2, dim=-1)
-        index = anchors.unsqueeze(-1).expand(-1, -1, words.shape[-1])
-        content = content.gather(1, index) + self.kind[rounds]
-        position = self.position_norm(position).gather(1, index)
+        content = words_at(content, anchors) + self.kind[rounds]
+        position = words_at(self.position_norm(position), anchors)
         return Queries(self.norm(content), position, mask=real, anchors=anchors)
 
 

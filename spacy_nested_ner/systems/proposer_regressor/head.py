@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -129,10 +130,14 @@ class ProposerRegressor(Head):
         real: `(B, P)` bool.
         Returns `(B, P)` long, -1 for None and for padding.
         """
-        self.warn_of_lost_entities(gold, real, "proposals", "Raise min_proposals")
         index = (gold.labels + 1).unsqueeze(1).expand(-1, real.shape[1], -1)
         cost = -(label_log_p.gather(2, index) + span_log_p)
-        return assign_rows(assign_cheapest, cost, real, gold.mask, -label_log_p[..., 0])
+        return assign_rows(self._assign_row, cost, real, gold.mask, -label_log_p[..., 0])
+
+    def _assign_row(self, cost: np.ndarray, none_cost: np.ndarray) -> np.ndarray:
+        """`(P, G)` costs and `(P,)` of None of one row to the entity of each proposal."""
+        self.warn_of_lost_entities(cost, "proposals", "Raise min_proposals")
+        return assign_cheapest(cost, none_cost)
 
     def predict(self, batch: Batch, options: ProposerRegressorOptions) -> Predictions:
         """The span of each proposal whose score reaches `threshold` (algorithm 2 with 0.5)."""

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.growing import grow_outputs
+from spacy_nested_ner.layers.masks import of_padding
+from spacy_nested_ner.layers.pooling import words_at
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
 
@@ -78,8 +80,11 @@ class Proposer(nn.Module):
     ) -> None:
         super().__init__()
         self.min_proposals = min_proposals
-        self.pyramid = FeaturePyramid(width, kernel_sizes, "backward_block" not in without)
-        self.anchor = MLP(width, 2)
+        # Of words alone there is no way down.
+        backward_block = bool(kernel_sizes) and "backward_block" not in without
+        self.pyramid = FeaturePyramid(width, kernel_sizes, backward_block)
+        # Words alone are their own locations.
+        self.anchor = MLP(width, 2) if kernel_sizes else None
         self.labels = MLP(width, n_labels + 1)
         rounds = max(min_proposals - 1, 0)
         self.kind = nn.Parameter(torch.randn(rounds, width) * 0.02) if rounds else None
@@ -87,15 +92,28 @@ class Proposer(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Proposals:
         """`(B, N, h)` words to one proposal per word, and to more of them in short sentences."""
         levels = self.pyramid(words, mask)
-        location = fuse_locations([self.anchor(level.features) for level in levels], levels)
-        real, anchors, rounds = word_rounds(mask, 1, self.min_proposals)
-        where = anchors.unsqueeze(-1)
+        location = self._location(levels)
         features = levels[0].features
-        query = features.gather(1, where.expand(-1, -1, features.shape[-1]))
+        if (
+            not torch.is_grad_enabled()
+            and mask.shape[1] >= self.min_proposals
+            and of_padding(mask) is None
+        ):  # one proposal per word, in order
+            return Proposals(features, location, self.labels(features), mask)
+        real, anchors, rounds = word_rounds(mask, 1, self.min_proposals)
+        query = words_at(features, anchors)
         if self.kind is not None:
             query = query + F.pad(self.kind, (0, 0, 1, 0))[rounds]
-        location = location.gather(1, where.expand(-1, -1, 2))
+        location = words_at(location, anchors)
         return Proposals(query, location, self.labels(query), real)
+
+    def _location(self, levels: List[Level]) -> Tensor:
+        """First location of each word's proposal, `(B, N, 2)`."""
+        if self.anchor is not None:
+            return fuse_locations([self.anchor(level.features) for level in levels], levels)
+        words = levels[0].features
+        position = torch.arange(words.shape[1], dtype=words.dtype, device=words.device)
+        return position.view(1, -1, 1).expand(len(words), -1, 2)
 
 
 class FeaturePyramid(nn.Module):

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import join_heads, split_heads
+from spacy_nested_ner.layers.attention import join_heads, split_parts
+from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.systems.proposer_regressor.proposer import MLP, Proposals
 
 
@@ -69,16 +70,15 @@ class RegressorLayer(nn.Module):
 
     def attend(self, state: Tensor, location: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]:
         """Spatially modulated attention (eq. 12-16): `(B, A, P, h / A)` and new locations."""
-        query, key, value = (
-            split_heads(t, self.heads) for t in self.project(state).chunk(3, dim=-1)
-        )
-        allowed = mask[:, None, None, :]
+        query, key, value = split_parts(self.project(state), 3, self.heads)
+        padded = of_padding(mask)
+        allowed = None if padded is None else padded[:, None, None, :]
         centre = shape = None
         if self.locator is not None:
             centre, shape = self.locator(query, location.unsqueeze(1))
         if centre is not None and shape is not None:
             weight = spatial_weight(location, centre, shape)
-            allowed = weight.masked_fill(~allowed, -torch.inf)
+            allowed = weight if allowed is None else weight.masked_fill(~allowed, -torch.inf)
         attended = F.scaled_dot_product_attention(query, key, value, allowed)
         if self.vote is not None and centre is not None:
             votes = self.vote(attended).softmax(dim=1)  # eq. 15, over the heads
@@ -123,7 +123,7 @@ def spatial_weight(location: Tensor, centre: Tensor, shape: Tensor) -> Tensor:
     `(B, A, P, 2, 2)` of those that attend. Returns `(B, A, P, P)`, at most 0.
     """
     theta = shape.transpose(-1, -2)  # `(B, A, P, 2, 2)`, the factors before the coordinates
-    at_centre = theta @ centre.unsqueeze(-1)
+    at_centre = (theta * centre.unsqueeze(-2)).sum(-1)
     # theta^T (x - centre) for all x in one product: `(B, A * P * 2, P)`.
     offsets = torch.baddbmm(
         -at_centre.reshape(len(theta), -1, 1),

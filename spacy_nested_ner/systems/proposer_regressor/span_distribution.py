@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.systems.proposer_regressor.proposer import Proposals
 from spacy_nested_ner.systems.proposer_regressor.regressor import Locator
 
@@ -44,12 +45,14 @@ class JointPointer(nn.Module):
         precision = shape @ shape.transpose(-1, -2)
         position = torch.arange(mask.shape[1], device=mask.device)
         from_start, from_end = (position - c for c in centre.split(1, dim=-1))
-        padding = ~mask.unsqueeze(1)
         start = start - precision[..., 0, :1] * from_start.square()
         end = end - precision[..., 1, 1:] * from_end.square()
+        if of_padding(mask) is not None:
+            padding = ~mask.unsqueeze(1)
+            start, end = (side.masked_fill(padding, -torch.inf) for side in (start, end))
         return SpanDistribution(
-            start=start.masked_fill(padding, -torch.inf),
-            end=end.masked_fill(padding, -torch.inf),
+            start=start,
+            end=end,
             start_cross=-2 * precision[..., 0, 1:] * from_start,
             end_cross=from_end,
         )
@@ -93,19 +96,20 @@ class SpanDistribution:
         """
         if wanted is None:
             wanted = torch.ones(self.start.shape[:2], dtype=torch.bool, device=self.start.device)
-        probability = self.start.new_zeros(wanted.shape)
-        index = torch.zeros_like(wanted, dtype=torch.long)
-        parts = [_best_span(*chunk) for chunk in _chunks(*(f[wanted] for f in self._columns()))]
-        probability[wanted], index[wanted] = (torch.cat(part) for part in zip(*parts))
+        rows = wanted.flatten().nonzero().squeeze(1)
+        chosen = (factor.index_select(0, rows) for factor in self._factors())
+        found = zip(*(_best_span(*chunk) for chunk in _chunks(*chosen)))
+        probability, index = (
+            part[0].new_zeros(wanted.numel()).index_copy_(0, rows, torch.cat(part)).view_as(wanted)
+            for part in found
+        )
         n_words = self.start.shape[2]
         return probability, index // n_words, index % n_words
 
-    def _columns(self) -> Factors:
-        return self.start, self.end, self.start_cross, self.end_cross
-
     def _factors(self) -> Factors:
         """The four tensors, `(B * P, N)` each."""
-        return tuple(column.flatten(0, 1) for column in self._columns())
+        columns = (self.start, self.end, self.start_cross, self.end_cross)
+        return tuple(column.flatten(0, 1) for column in columns)
 
 
 class _LogPartition(torch.autograd.Function):

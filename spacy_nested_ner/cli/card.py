@@ -1,0 +1,63 @@
+"""`nested-ner card`: a model card of the scores, for `spacy package`."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import Annotated, Any, Dict, Optional
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.output import failing
+
+PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
+MetricsArg = Annotated[
+    Path, typer.Argument(metavar="METRICS", help="Its scores, of `evaluate --output`")
+]
+AboutOpt = Annotated[
+    Optional[Path],
+    typer.Option(
+        help="JSON with description, author, email, url, license, sources, notes: what of them "
+        "there is"
+    ),
+]
+
+
+def card_cli(model: PipelineArg, metrics: MetricsArg, about: AboutOpt = None) -> None:
+    """Write scores by label, depth and length, calibration and speed into the meta.json of a
+    pipeline: `spacy package` makes its README of it."""
+    import srsly
+
+    from spacy_nested_ner.cli.evaluate import write_json
+    from spacy_nested_ner.evaluation.scores.card import check_about, described_meta
+
+    path = model / "meta.json"
+    with failing("Cannot write a model card."):
+        if not path.is_file():
+            raise ValueError(f"{model} is no folder of a pipeline: it has no meta.json.")
+        report, facts = _read(metrics), _read(about) if about else {}
+        check_about(facts, str(about))
+        try:
+            meta = described_meta(srsly.read_json(path), report, facts)
+        except (KeyError, IndexError, TypeError) as err:
+            problem = "is not what `nested-ner evaluate --output` writes. Evaluate again."
+            raise ValueError(f"{metrics} {problem}") from err
+        except ValueError as err:
+            raise ValueError(f"{metrics}: {err}") from err
+        write_json(path, meta)
+    msg.good("Model card in")
+    typer.echo(str(path.resolve()))
+
+
+def _read(path: Path) -> Dict[str, Any]:
+    import srsly
+
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file.")
+    try:
+        found = srsly.read_json(path)
+    except ValueError as err:
+        raise ValueError(f"{path} is no JSON: {err}") from err
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no JSON object.")
+    return found

@@ -1,0 +1,172 @@
+"""`nested-ner compare`: which system is best for one's own data in a given time."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Sequence
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.init import DevArg, LangOpt, TrainArg
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.output import failing
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.comparison.trainings import Task
+
+TestArg = Annotated[Path, typer.Argument(metavar="TEST", help="Test data, a .spacy file")]
+OutputArg = Annotated[
+    Path, typer.Argument(metavar="OUTPUT", help="Folder for pipelines and results (JSON)")
+]
+SystemOpt = Annotated[
+    Optional[List[str]],
+    typer.Option(
+        help="Factory of one of the systems, or spancat; repeat for several (default: all of them)",
+        show_default=False,
+    ),
+]
+EncoderOpt = Annotated[
+    str,
+    typer.Option(
+        help="cnn: a small one, trained from scratch. Else the folder or the hub name of a "
+        "pretrained transformer"
+    ),
+]
+MinutesOpt = Annotated[float, typer.Option(help="Time of each training")]
+SeedOpt = Annotated[List[int], typer.Option(help="Repeat for means with intervals")]
+CpuClockOpt = Annotated[
+    bool, typer.Option("--cpu-clock", help="Count CPU time, for a machine that is shared")
+]
+# Of dev, for the scores while a system learns; they count as its time.
+SCORED_WORDS, EVAL_FREQUENCY = 20_000, 500
+
+
+def compare_cli(
+    train_path: TrainArg,
+    dev_path: DevArg,
+    test_path: TestArg,
+    output_path: OutputArg,
+    system: SystemOpt = None,
+    encoder: EncoderOpt = "cnn",
+    minutes: MinutesOpt = 10.0,
+    seed: SeedOpt = [0],  # noqa: B006
+    cpu_clock: CpuClockOpt = False,
+    spans_key: SpansKeyOpt = "sc",
+    lang: LangOpt = "en",
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Train systems alike, in equal time, and say which one is best for the data.
+
+    Results that are in the folder already are not made again.
+    """
+    from spacy_nested_ner.comparison.tables import each_training, over_seeds, verdict
+
+    with failing("Cannot compare systems."):
+        results = _results(
+            _names(system),
+            seed,
+            output_path,
+            paths={"train": train_path, "dev": dev_path, "test": test_path},
+            encoder=encoder,
+            minutes=minutes,
+            cpu_clock=cpu_clock,
+            spans_key=spans_key,
+            lang=lang,
+            gpu_id=gpu_id,
+        )
+    typer.echo("")
+    for table in filter(None, (each_training(results), over_seeds(results))):
+        typer.echo(f"{table}\n")
+    msg.good(verdict(results))
+    best = max(results, key=lambda result: result["f1_tuned"])["settings"]
+    typer.echo(str((output_path / f"{best['system']}_seed{best['seed']}" / "model").resolve()))
+
+
+def _names(systems: Optional[Sequence[str]]) -> List[str]:
+    """Raises ValueError for what is no system."""
+    from spacy_nested_ner.cli._recipe import SPANCAT
+    from spacy_nested_ner.systems import BEST_FIRST, get_system
+
+    known = [*(get_system(name).factory for name in BEST_FIRST), SPANCAT]
+    for name in systems or ():
+        if name not in known:
+            raise ValueError(f"There is no system '{name}'. Choose from: {', '.join(known)}.")
+    return list(dict.fromkeys(systems or known))
+
+
+def _results(
+    systems: List[str],
+    seeds: List[int],
+    output: Path,
+    paths: Dict[str, Path],
+    **options: Any,
+) -> List[Dict[str, Any]]:
+    """Of all systems and seeds, those that were there included."""
+    from spacy_nested_ner.comparison.trainings import train_and_score, train_each
+
+    minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
+    if minutes <= 0:
+        raise ValueError(f"--minutes {minutes:g} are no time to train in.")
+    if options["cpu_clock"] and options["gpu_id"] >= 0:
+        raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
+    shared = {**{name: str(path) for name, path in paths.items()}, **options}
+    configs = _configs(systems, shared)
+    tasks = [
+        _task(configs[name], output, {**shared, "system": name, "seed": number})
+        for number, name in itertools.product(dict.fromkeys(seeds), systems)
+    ]
+    todo = sum(not task.target.exists() for task in tasks)
+    if todo:
+        msg.info(f"Trainings: {todo}, {minutes:g} {clock}minutes each, and their scores")
+    return train_each(tasks, train_and_score, typer.echo)
+
+
+def _configs(systems: Sequence[str], shared: Dict[str, Any]) -> Dict[str, Any]:
+    """By system; warns of what one cannot find.
+
+    Raises ValueError for data that cannot be read or hold no entities.
+    """
+    from spacy_nested_ner.cli import _recipe
+    from spacy_nested_ner.cli.inspect import inspect
+
+    train, dev, test = (Path(shared[name]) for name in ("train", "dev", "test"))
+    encoder, spans_key, lang = (shared[name] for name in ("encoder", "spans_key", "lang"))
+    limits = inspect(train, dev, spans_key=spans_key, lang=lang)["limits"]
+    lengths = {path: _lengths(path, spans_key, lang) for path in (dev, test)}
+    words = itertools.accumulate(lengths[dev])
+    dev_limit = max(1, sum(total <= SCORED_WORDS for total in words))
+    found = {}
+    for name in systems:
+        config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
+        _recipe.use_encoder(config, encoder)
+        config["corpora"]["dev"]["limit"] = dev_limit
+        if lost := _recipe.out_of_reach(name, limits):
+            msg.warn(f"{name} cannot find {lost} entities of the training data.")
+        found[name] = config
+    return found
+
+
+def _lengths(path: Path, spans_key: str, lang: str) -> List[int]:
+    """Words of each doc. Raises ValueError if the docs have no entities."""
+    from spacy_nested_ner.cli.pipelines import blank_pipeline, read_examples
+
+    docs = [eg.reference for eg in read_examples(blank_pipeline(lang), path)]
+    if not any(doc.spans.get(spans_key) for doc in docs):
+        raise ValueError(f"{path} has no entities under spans key {spans_key!r}.")
+    return [len(doc) for doc in docs]
+
+
+def _task(config: Any, output: Path, settings: Dict[str, Any]) -> "Task":
+    from spacy_nested_ner.comparison.trainings import Task
+    from spacy_nested_ner.training.budget import limit_time
+
+    config = config.copy()
+    config["system"]["seed"] = settings["seed"]
+    training = config["training"]
+    training["eval_frequency"] = EVAL_FREQUENCY
+    training["before_to_disk"] = None  # thresholds are chosen once, at the end
+    limit_time(training, settings["minutes"], settings["cpu_clock"])
+    name = f"{settings['system']}_seed{settings['seed']}"
+    return Task(settings, output / f"{name}.json", config.to_str())

@@ -1,0 +1,91 @@
+"""`nested-ner teach`: training data that a large pipeline makes of raw text for a small one."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt, TextsArg
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.texts import TextReading, file_texts, spans_with_scores
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+    from spacy_nested_ner.evaluation.scores.own_thresholds import Threshold
+
+TeacherArg = Annotated[
+    str, typer.Argument(metavar="TEACHER", help="Folder or package name of a pipeline")
+]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The .spacy file to write")]
+
+
+def teach_cli(
+    teacher: TeacherArg,
+    texts_path: TextsArg,
+    output_path: OutputArg,
+    text: TextOpt = "text",
+    spans_key: SpansKeyOpt = "sc",
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Annotate raw text with the entities that a trained pipeline finds, for another one to learn
+    from, beside gold data.
+
+    How sure the teacher is of an entity is its weight: the components of this package learn from it
+    in that share of their steps.
+    """
+    from spacy.cli._util import setup_gpu
+
+    from spacy_nested_ner.corpora.docbin import DocBinWriter
+    from spacy_nested_ner.files import written_together
+    from spacy_nested_ner.scale.pipelines import keep_few_shapes
+
+    with failing("Cannot teach. Nothing was written."):
+        if output_path.suffix != ".spacy":
+            raise ValueError(f"{output_path} must be a .spacy file.")
+        texts = file_texts(texts_path, text)
+        setup_gpu(gpu_id, silent=gpu_id < 0)
+        keep_few_shapes()
+        reading = TextReading(load_pipeline(teacher), spans_key)
+        entities = 0
+        with DocBinWriter() as writer:
+
+            def add(doc: "Doc", _: str, own: "Threshold") -> int:
+                writer.add(taught(doc, own))
+                return len(doc.spans[own.spans_key])
+
+            entities = sum(reading.map(texts, add))
+            if not entities:
+                raise ValueError(f"{teacher} finds nothing in {texts_path}. {reading.left_out()}")
+            with written_together([output_path]) as drafts:
+                writer.write(drafts[output_path])
+    if reading.unusable:
+        msg.warn(reading.left_out())
+    msg.good(f"{reading.texts - reading.unusable} texts, with {entities} entities and weights:")
+    typer.echo(str(output_path.resolve()))
+
+
+def taught(doc: "Doc", own: "Threshold") -> "Doc":
+    """The tokens, sentences and entities of a doc, with the weights of the entities."""
+    from spacy.tokens import Doc, Span, SpanGroup
+
+    from spacy_nested_ner.evaluation.data.picking import stretched
+    from spacy_nested_ner.pipeline.gold import WEIGHTS
+
+    copy = Doc(
+        doc.vocab,
+        words=[token.text for token in doc],
+        spaces=[bool(token.whitespace_) for token in doc],
+        sent_starts=[token.is_sent_start for token in doc],
+    )
+    found = spans_with_scores(doc, own)
+    spans = [Span(copy, span.start, span.end, label=span.label_) for span, _ in found]
+    weights = [round(stretched(score, own.middle), 3) for _, score in found]
+    copy.spans[own.spans_key] = SpanGroup(
+        copy, name=own.spans_key, spans=spans, attrs={WEIGHTS: weights}
+    )
+    return copy

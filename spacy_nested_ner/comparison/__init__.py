@@ -1,0 +1,1 @@
+"""Systems trained alike, in equal time, and what they reach: behind `nested-ner compare`."""

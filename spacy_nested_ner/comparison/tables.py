@@ -1,0 +1,154 @@
+"""Markdown tables of a comparison: of each training, of the means of seeds, and of which system is
+best in which time. Made from the JSON files, without torch."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+BATCH_SIZES = (1, 8, 64)
+CONFIDENCE = 0.95
+
+Result = Dict[str, Any]
+
+
+class Mean(NamedTuple):
+    """Mean of several trainings, and half of its 95 % interval by Student's t; NaN for one alone.
+    In percent."""
+
+    value: float
+    half: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f}" + (f" ± {self.half:.1f}" if self.n > 1 else "")
+
+    def may_reach(self, other: Mean) -> bool:
+        """Whether the intervals touch."""
+        return self.value + self.half >= other.value - other.half
+
+
+def mean_of(scores: Sequence[float]) -> Mean:
+    """scores: shares of 1."""
+    from scipy import stats
+
+    n, percent = len(scores), [100 * score for score in scores]
+    half = float("nan")
+    if n > 1:
+        half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * statistics.stdev(percent) / n**0.5
+    return Mean(statistics.mean(percent), half, n)
+
+
+def markdown(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
+    """A table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def results_in(folder: Path) -> List[Result]:
+    """The results in a folder, best F1 first."""
+    results = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*_seed*.json"))]
+    return sorted(results, key=lambda result: -result["f1"])
+
+
+def each_training(results: Sequence[Result]) -> str:
+    """One row for each training. What none of them measured has no column."""
+    rows = []
+    for result in results:
+        training, settings = result["training"], result["settings"]
+        tuned = f"{100 * result['f1_tuned']:.1f} ({result['threshold_tuned']:.2f})"
+        row = {
+            "system": f"`{settings['system']}`",
+            "seed": settings["seed"],
+            "test F1": f"{100 * result['f1']:.1f}",
+            "threshold tuned on dev": tuned,
+            "steps": training["steps"],
+            "minutes": f"{training['minutes']:.1f}",
+            "CPU minutes": f"{training['cpu_minutes']:.1f}",
+            "peak MiB": _digits(training.get("peak_mib"), 0),
+            "words/s": f"{result['words_per_second']:.0f}",
+        }
+        for size in BATCH_SIZES:
+            row[f"ratio, batch {size}"] = _digits(result.get("ratio", {}).get(str(size)), 2)
+        rows.append(row)
+    header = [name for name in rows[0] if any(row[name] != "-" for row in rows)]
+    return markdown(header, [[row[name] for name in header] for row in rows])
+
+
+def _digits(value: Any, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def by_system(results: Iterable[Result]) -> Dict[str, List[Result]]:
+    """The results of each system."""
+    found: Dict[str, List[Result]] = {}
+    for result in results:
+        found.setdefault(result["settings"]["system"], []).append(result)
+    return found
+
+
+def tuned_means(results: Iterable[Result]) -> Dict[str, Mean]:
+    """Mean F1 on test of each system at the threshold that is best on dev, best first."""
+    means = {
+        name: mean_of([result["f1_tuned"] for result in each])
+        for name, each in by_system(results).items()
+    }
+    return dict(sorted(means.items(), key=lambda each: -each[1].value))
+
+
+def over_seeds(results: Sequence[Result]) -> str:
+    """Means of the systems with more than one seed and their 95 % intervals, best first; "" if
+    there is none."""
+    systems = by_system(results)
+    rows = [
+        [f"`{name}`", tuned.n, mean_of([result["f1"] for result in systems[name]]), tuned]
+        for name, tuned in tuned_means(results).items()
+        if tuned.n > 1
+    ]
+    header = ["system", "seeds", "mean test F1", "threshold tuned on dev"]
+    return markdown(header, rows) if rows else ""
+
+
+Budget = Tuple[str, str, str, str]
+
+
+def budget_of(result: Result) -> Budget:
+    """Corpus, encoder, training docs and time of a result."""
+    settings = result["settings"]
+    encoder = Path(settings["transformer"]).name if settings.get("transformer") else "CNN"
+    limit, clock = settings.get("train_limit"), "CPU " if settings.get("cpu_clock") else ""
+    corpus = Path(settings["corpus"]).name
+    docs = f"{limit:,}" if limit else "all"
+    return corpus, encoder, docs, f"{settings['minutes']:g} {clock}minutes"
+
+
+def best_systems(results: Iterable[Result]) -> str:
+    """One row for each budget, one column for each system: mean F1 on test at the threshold that is
+    best on dev; the best is bold. Trainings of a number of steps have no place here."""
+    budgets: Dict[Budget, List[Result]] = {}
+    for result in results:
+        if result["settings"].get("minutes"):
+            budgets.setdefault(budget_of(result), []).append(result)
+    means = {budget: tuned_means(each) for budget, each in budgets.items()}
+    names = sorted({name for each in means.values() for name in each})
+    rows = []
+    for budget, each in means.items():
+        cells = [str(each[name]) if name in each else "-" for name in names]
+        first = names.index(next(iter(each)))
+        cells[first] = f"**{cells[first]}**"
+        rows.append([*budget, *cells])
+    header = ["corpus", "encoder", "training docs", "time", *(f"`{name}`" for name in names)]
+    return markdown(header, rows) if rows else ""
+
+
+def verdict(results: Sequence[Result]) -> str:
+    """Which system is best, and which ones may be as good, in words."""
+    means = tuned_means(results)
+    (best, ahead), *others = means.items()
+    text = f"Best: {best}, F1 {ahead}."
+    if any(mean.n < 2 for mean in means.values()):
+        return f"{text} One seed says little: repeat --seed for means with intervals."
+    close = [name for name, mean in others if mean.may_reach(ahead)]
+    return f"{text} As good, as far as these seeds tell: {', '.join(close)}." if close else text

@@ -1,0 +1,244 @@
+"""Trainings in processes of their own, and the scores of what they leave."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+
+import spacy
+import srsly
+import torch
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Corpus, Example
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_loop
+from thinc.api import Config
+
+from spacy_nested_ner.evaluation.scores.fit_thresholds import (
+    Fit,
+    fit_thresholds,
+    scored_pipes,
+    scored_table,
+    with_thresholds,
+)
+from spacy_nested_ner.evaluation.scores.own_thresholds import keeps_spans
+from spacy_nested_ner.evaluation.scores.thresholds import f_at
+from spacy_nested_ner.files import written_together
+from spacy_nested_ner.training.budget import CLOCK
+
+PACKAGES = ["spacy_nested_ner", "spacy", "thinc", "torch", "numpy", "transformers"]
+PACKAGES += ["spacy-transformers"]
+
+
+class Task(NamedTuple):
+    """One training of a comparison.
+
+    settings: all that its result depends on, ready for JSON. target: JSON file of the result; the
+    folder of the same name is for the pipelines. config: as text, where `train_and_score` is to
+    train.
+    """
+
+    settings: Dict[str, Any]
+    target: Path
+    config: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Of its pipelines."""
+        return self.target.with_suffix("")
+
+
+class Trained(NamedTuple):
+    """The better pipeline of a training, its name, and the threshold of its component that is best
+    on dev."""
+
+    nlp: Language
+    name: str
+    component: str
+    fit: Fit
+
+
+def train_each(
+    tasks: Sequence[Task],
+    one: Callable[[Task], Dict[str, Any]],
+    say: Callable[[str], Any],
+    **about: Any,
+) -> List[Dict[str, Any]]:
+    """The result of each task. Those that have none yet are trained, one after the other, each in a
+    process of its own that imports `one` by its name.
+
+    one: makes the result. say: takes a line for each task. about: what else the file tells.
+
+    Raises ValueError, before anything is trained, for a result of other settings;
+    ChildProcessError if a process dies.
+    """
+    for task in tasks:
+        _check_settings(task)
+    results = []
+    for task in tasks:
+        if task.target.exists():
+            say(f"{task.target}: done already")
+        else:
+            say(f"{task.target}: training")
+            found = {"settings": task.settings, **provenance(), **about, **_in_process(one, task)}
+            with written_together([task.target]) as drafts:
+                text = srsly.json_dumps(found, indent=2) + "\n"
+                drafts[task.target].write_text(text, encoding="utf8")
+        results.append(srsly.read_json(task.target))
+    return results
+
+
+def _check_settings(task: Task) -> None:
+    """Settings of results that did not know one do not count: it had its default."""
+    if not task.target.exists():
+        return
+    found = srsly.read_json(task.target)["settings"]
+    other = [key for key, value in task.settings.items() if found.get(key, value) != value]
+    if other:
+        names = ", ".join(f"{key} {found[key]}" for key in other)
+        raise ValueError(f"{task.target} was measured with {names}. Give another output folder.")
+
+
+def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, Any]:
+    # A forked process would inherit torch's threads as if they were there, and wait for them.
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawning) as pool:
+        try:
+            return pool.submit(one, task).result()
+        except BrokenProcessPool as err:
+            raise ChildProcessError(
+                f"{task.target}: the process of this training died, perhaps for lack of memory. "
+                "What is done is kept: the same command goes on from here."
+            ) from err
+
+
+def train(config: Config, folder: Path, gpu_id: int = -1) -> Dict[str, Any]:
+    """Train a pipeline into a folder. Returns minutes, CPU minutes, steps, and the curve of scores
+    on dev.
+
+    config: with steps or with `limit_time`; how it logs is set here.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder.with_suffix(".jsonl")
+    log.unlink(missing_ok=True)  # of a run that was broken off; the logger would not write
+    config["training"]["logger"] = {
+        "@loggers": "spacy.ConsoleLogger.v3",
+        "progress_bar": "eval",
+        "output_file": str(log),
+    }
+    nlp = init_nlp(config, use_gpu=gpu_id)
+    CLOCK.steps = 0
+    seconds, cpu = time.perf_counter(), time.process_time()
+    train_loop(nlp, folder, use_gpu=gpu_id)
+    curve = [(row["step"], row["score"]) for row in srsly.read_jsonl(log)]
+    return {
+        "minutes": (time.perf_counter() - seconds) / 60,
+        "cpu_minutes": (time.process_time() - cpu) / 60,
+        "steps": CLOCK.steps or nlp.config["training"]["max_steps"] or curve[-1][0],
+        "curve": curve,
+    }
+
+
+def examples_of(nlp: Language, path: Path, limit: int = 0, gold_tokens: bool = False) -> List:
+    """The first examples of a file, 0 for all, to be predicted from raw text as `spacy train` does,
+    or on the tokens of the file."""
+    examples = list(islice(Corpus(path)(nlp), limit or None))
+    if not gold_tokens:
+        return examples
+    return [Example(_bare(eg.reference), eg.reference) for eg in examples]
+
+
+def _bare(doc: Doc) -> Doc:
+    """The words of a doc, without what is known of them."""
+    return Doc(doc.vocab, words=[token.text for token in doc])
+
+
+def better(folder: Path, dev: Path, limit: int = 0, gold_tokens: bool = False) -> Trained:
+    """Whichever of the best and the last model of a training scores higher on dev at its best
+    threshold: the best of many scores on a few docs may be the luckiest.
+
+    limit: first docs of dev, 0 for all. gold_tokens: see `examples_of`.
+    """
+    choices = []
+    for name in ("model-best", "model-last"):
+        nlp = spacy.load(folder / name)
+        fits, _ = fit_thresholds(nlp, examples_of(nlp, dev, limit, gold_tokens))
+        ((component, pipe),) = scored_pipes(nlp).items()
+        own = pipe.cfg["threshold"]
+        # Where nothing is right there is none.
+        fit = fits.get(component, Fit(own, 0.0, own, 0.0))
+        choices.append(Trained(nlp, name, component, fit))
+    return max(reversed(choices), key=lambda each: each.fit.f)  # of equals the last
+
+
+def scores_of(trained: Trained, test: Path, limit: int = 0, gold_tokens: bool = False) -> Dict:
+    """Strict micro F1 on test at the config's own threshold and at that from dev, and speed."""
+    nlp, name, component, fit = trained
+    pipe = nlp.get_pipe(component)
+    examples = examples_of(nlp, test, limit, gold_tokens)
+    own, tuned = fit.old_threshold, fit.threshold
+    seconds = time.perf_counter()
+    table = scored_table(nlp, pipe, examples, min(own, tuned) if keeps_spans(pipe) else own)
+    seconds = time.perf_counter() - seconds
+    other = table if keeps_spans(pipe) else scored_table(nlp, pipe, examples, tuned)
+    return {
+        "model": name,
+        "f1": f_at(table, own),
+        "f1_tuned": f_at(other, tuned),
+        "threshold": own,
+        "threshold_tuned": tuned,
+        "words_per_second": table.words / seconds,
+    }
+
+
+def save(trained: Trained, folder: Path) -> None:
+    """Save the pipeline with its best threshold."""
+    with_thresholds(trained.nlp, {trained.component: trained.fit}).to_disk(folder)
+
+
+def train_and_score(task: Task) -> Dict[str, Any]:
+    """One training and its scores, from the config and the settings "dev", "test", "gpu_id". The
+    better pipeline stays in the folder `model`."""
+    settings = task.settings
+    config = Config().from_str(task.config, interpolate=False)
+    if settings["gpu_id"] >= 0:
+        spacy.require_gpu(settings["gpu_id"])
+    training = train(config, task.folder, settings["gpu_id"])
+    trained = better(task.folder, Path(settings["dev"]))
+    scores = scores_of(trained, Path(settings["test"]))
+    save(trained, task.folder / "model")
+    return {"training": training, **scores}
+
+
+def provenance() -> Dict[str, Any]:
+    """Versions and machine of a result."""
+    return {
+        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "machine": f"{platform.system()}, {platform.machine()}, {_hardware()}",
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # transformers are an extra
+        return ""
+
+
+def _hardware() -> str:
+    """Processor, its cores, and the GPU if there is one."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = models[0] if models else platform.processor()
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{name}, {os.cpu_count()} cores{gpu}"

@@ -1,0 +1,139 @@
+"""The model card of a pipeline, from what `nested-ner evaluate` has measured.
+
+`spacy package` makes a README of `meta.json`: description, licence, sources, scores, and the notes,
+which hold what is told here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from wasabi import MarkdownRenderer
+
+from spacy_nested_ner.evaluation.scores.metrics import PRF
+
+# What a file about the data may set in meta.json; its notes come after the scores.
+FIELDS = ("description", "author", "email", "url", "license", "sources", "notes")
+LENGTHS = ((1, 2), (3, 5), (6, 9), (10, 19))
+GROUPS = (
+    ("By label", "label", "by_label"),
+    ("By depth", "depth: entities around it, itself included", "by_depth"),
+    ("By length", "words", "by_length"),
+)
+
+
+def described_meta(
+    meta: Mapping[str, Any], report: Mapping[str, Any], about: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """`meta.json` with a model card.
+
+    report: of `nested-ner evaluate` on one pipeline. about: see `FIELDS`.
+
+    Raises ValueError for a report on several pipelines.
+    """
+    if len(report["pipelines"]) != 1:
+        raise ValueError(
+            f"has scores of {len(report['pipelines'])} pipelines. Evaluate this one alone."
+        )
+    (scores,) = report["pipelines"]
+    key, found = report["data"]["spans_key"], scores["strict"]["micro"]
+    performance = {f"spans_{key}_{part}": found[part] for part in "fpr"}
+    per_label = scores["strict"]["by_label"]
+    performance[f"spans_{key}_per_type"] = {
+        label: {part: each[part] for part in "prf"} for label, each in per_label.items()
+    }
+    performance["speed"] = scores["speed"]["words_per_second"]
+    notes = [scores_in_words(report, scores), about.get("notes", "")]
+    return {
+        **meta,
+        **about,
+        "performance": performance,
+        "notes": "\n\n".join(part for part in notes if part),
+    }
+
+
+def check_about(about: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError, with the name of the file, for what `FIELDS` does not have."""
+    unknown = [field for field in about if field not in FIELDS]
+    if unknown:
+        raise ValueError(f"{name}: '{unknown[0]}' is unknown. Known are {', '.join(FIELDS)}.")
+
+
+def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
+    """Markdown with all scores of one pipeline."""
+    md = MarkdownRenderer()
+    data, strict = report["data"], scores["strict"]
+    md.add(md.title(3, "Test scores"))
+    md.add(
+        f"On {scores['scored_on']}: {data['documents']} texts, {data['sentences']} sentences, "
+        f"{data['words']} words, {data['entities']} entities. An entity is right if its boundaries "
+        "and its label are."
+    )
+    rows = [
+        ("all labels together", strict["micro"]),
+        ("mean over labels", strict["macro"]),
+        ("boundaries alone", scores["localisation"]),
+    ]
+    md.add(_table(md, "", rows))
+    if report["bootstrap"] is not None:
+        low, high = report["bootstrap"]["intervals"][0]["f"]
+        level = report["bootstrap"]["level"]
+        md.add(f"{level:.0%} interval of F: {_percent(low)} to {_percent(high)}.")
+    groups = {**strict, "by_length": in_steps(strict["by_length"])}
+    for title, column, group in GROUPS:
+        if groups[group]:
+            md.add(md.title(4, title))
+            md.add(_table(md, column, list(groups[group].items())))
+    calibration = scores["calibration"]
+    if calibration is not None:
+        md.add(md.title(4, "Calibration"))
+        md.add(_reliability(md, calibration))
+    md.add(md.title(4, "Speed"))
+    md.add(
+        f"{scores['speed']['words_per_second']:,.0f} words per second where it was measured, on "
+        "one process."
+    )
+    return md.text
+
+
+def in_steps(by_length: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Any]]:
+    """Scores by single lengths, as `evaluate` has them, joined to those of a few ranges."""
+    found: Dict[str, List[Mapping[str, Any]]] = {}
+    for length, scores in by_length.items():
+        words = int(length.rstrip("+"))
+        name = next((f"{a}-{b}" for a, b in LENGTHS if words <= b), f"{LENGTHS[-1][1] + 1}+")
+        found.setdefault(name, []).append(scores)
+    return {name: _joined(each) for name, each in found.items()}
+
+
+def _joined(groups: List[Mapping[str, Any]]) -> Dict[str, Any]:
+    counts = (sum(each[part] for each in groups) for part in ("right", "predicted", "gold"))
+    return PRF(*counts).to_dict()
+
+
+def _reliability(md: MarkdownRenderer, calibration: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            f"{each['low']:.1f} to {each['high']:.1f}",
+            str(each["predicted"]),
+            _percent(each["mean_score"]),
+            _percent(each["precision"]),
+        )
+        for each in calibration["bins"]
+        if each["predicted"]
+    ]
+    header = ["score", "predicted", "mean score", "right, %"]
+    table = md.table(rows, header, aligns=("l", "r", "r", "r"))
+    return f"{table}\n\nExpected calibration error: {_percent(calibration['expected_error'])}."
+
+
+def _table(md: MarkdownRenderer, column: str, rows: Sequence[Any]) -> str:
+    body: List[List[str]] = [
+        [name, *(_percent(each[part]) for part in "prf"), str(each.get("gold", ""))]
+        for name, each in rows
+    ]
+    return md.table(body, [column, "P", "R", "F", "gold"], aligns=("l", "r", "r", "r", "r"))
+
+
+def _percent(value: Optional[float]) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"

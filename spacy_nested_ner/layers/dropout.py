@@ -1,0 +1,32 @@
+"""Dropout that costs little on a CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+STEPS = 256  # of a rate
+
+
+class Dropout(nn.Dropout):
+    """`torch.nn.Dropout`, with a random byte for each number where torch draws a float: on a CPU it
+    takes a fifth of the time. There a rate is rounded to 1/256, and what is left is scaled by the
+    rounded one. It follows `torch.manual_seed`."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The same shape; in evaluation mode the values as they are."""
+        dropped = round(self.p * STEPS)
+        if not self.training or values.device.type != "cpu" or not 0 < dropped < STEPS:
+            return super().forward(values)
+        size = values.numel()
+        draws = torch.empty((size + 7) // 8, dtype=torch.long).random_(-(2**63), 2**63 - 1)
+        kept = draws.view(torch.uint8)[:size].view(values.shape) >= dropped
+        return values * kept.to(values.dtype).mul_(STEPS / (STEPS - dropped))
+
+
+def with_quick_dropout(module: nn.Module) -> nn.Module:
+    """The module itself; each `torch.nn.Dropout` in it has become one that is quick."""
+    for part in module.modules():
+        if type(part) is nn.Dropout:
+            part.__class__ = Dropout  # with the rate and all that others have set on it
+    return module

@@ -1,0 +1,102 @@
+"""Trainings that end after a time, whatever they get done in it."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
+UNTIL_TIME_IS_UP = "spacy_nested_ner.until_time_is_up.v1"
+LINEAR_OVER_TIME = "spacy_nested_ner.linear_over_time.v1"
+
+
+class Clock:
+    """The time that one training may take, from its first batch on, and the steps it made.
+
+    budget, begin: seconds. begin: None before the first batch.
+    """
+
+    def __init__(self) -> None:
+        self.budget = 0.0
+        self.begin: Optional[float] = None
+        self.steps = 0
+        self.now: Callable[[], float] = time.perf_counter
+
+    def start(self, minutes: float, cpu_clock: bool) -> None:
+        """Begin to count. cpu_clock: CPU time of this process, of each of its threads."""
+        self.now = _cpu_seconds if cpu_clock else time.perf_counter
+        self.budget, self.begin, self.steps = 60 * minutes, self.now(), 0
+
+    def share(self) -> float:
+        """How much of the budget is used up, 0 to 1; 0 before the first batch."""
+        if self.begin is None:
+            return 0.0
+        return min(1.0, (self.now() - self.begin) / self.budget)
+
+
+def _cpu_seconds() -> float:
+    import torch
+
+    return time.process_time() / torch.get_num_threads()
+
+
+CLOCK = Clock()
+"""Of the training of this process: batches and learning rates share it."""
+
+
+def until_time_is_up(batcher: Callable, minutes: float, cpu_clock: bool = False) -> Callable:
+    """`spacy_nested_ner.until_time_is_up.v1`, for `[training.batcher]`: batches of one pass after
+    the other; the last comes when the time is up. Wants `max_epochs = 1` and `max_steps = 0`.
+
+    batcher: what makes the batches of one pass. minutes: from the first batch on, scores on dev
+    included. cpu_clock: count CPU time of each thread, for a machine that is shared.
+    """
+
+    def batches(examples: Any) -> Iterator[List[Any]]:
+        examples = list(examples)
+        CLOCK.start(minutes, cpu_clock)
+        while True:
+            for batch in batcher(examples):
+                if CLOCK.share() >= 1:
+                    return
+                CLOCK.steps += 1
+                yield batch
+            random.shuffle(examples)
+
+    return batches
+
+
+def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
+    """`spacy_nested_ner.linear_over_time.v1`: `warmup_linear.v1` over the time of
+    `until_time_is_up.v1` instead of a number of steps.
+
+    warmup: share of the time in which the rate rises, 0 to 1 exclusive.
+    """
+    while True:
+        share = CLOCK.share()
+        yield initial_rate * min(share / warmup if warmup else 1.0, (1 - share) / (1 - warmup))
+
+
+def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False) -> None:
+    """Make a training end after so many minutes, with learning rates that decay over them.
+
+    training: section of a config, which is changed; learning rates whose warm-up is a share of the
+    steps follow the time.
+    """
+    training.update(max_steps=0, max_epochs=1)
+    training["batcher"] = {
+        "@batchers": UNTIL_TIME_IS_UP,
+        "batcher": training["batcher"],
+        "minutes": minutes,
+        "cpu_clock": cpu_clock,
+    }
+    optimizer = training["optimizer"]
+    for key in ("learn_rate", "head_learn_rate"):
+        rate = optimizer.get(key)
+        if isinstance(rate, dict) and rate["@schedules"] == WARMUP_LINEAR:
+            optimizer[key] = {
+                "@schedules": LINEAR_OVER_TIME,
+                "initial_rate": rate["initial_rate"],
+                "warmup": rate["warmup_steps"],
+            }

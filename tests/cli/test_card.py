@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import srsly
+from spacy.cli.package import package
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_examples, make_pipeline, train
+
+ABOUT = {
+    "description": "Courts and countries.",
+    "license": "CC BY 4.0",
+    "sources": [{"name": "Own sentences", "author": "us"}],
+    "notes": "### Limits\n\nIt knows two sentences.",
+}
+
+
+def run(*args, code=0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A pipeline with its scores, and what there is to say about its data."""
+    folder = tmp_path_factory.mktemp("card")
+    nlp = train(make_pipeline("locate_and_label_ner"), 60)
+    nlp.to_disk(folder / "model")
+    DocBin(docs=[eg.reference for eg in make_examples(nlp)]).to_disk(folder / "test.spacy")
+    run("evaluate", folder / "model", folder / "test.spacy", "--output", folder / "metrics.json")
+    srsly.write_json(folder / "about.json", ABOUT)
+    return folder
+
+
+def test_a_packaged_pipeline_has_a_model_card(folder):
+    model, metrics = folder / "model", srsly.read_json(folder / "metrics.json")
+    printed = run("card", model, folder / "metrics.json", "--about", folder / "about.json")
+    assert str((model / "meta.json").resolve()) in printed
+    (folder / "packages").mkdir()
+    package(model, folder / "packages", name="courts", create_sdist=False)
+    (readme,) = folder.glob("packages/*/README.md")
+    text = readme.read_text(encoding="utf8")
+    for part in ("Courts and countries.", "CC BY 4.0", "Own sentences (us)", "It knows two"):
+        assert part in text
+    strict = metrics["pipelines"][0]["strict"]
+    assert len(strict["by_label"]) > 1
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    for group in ("by_label", "by_depth"):
+        for name, scores in strict[group].items():
+            cells = [f"{100 * scores[part]:.1f}" for part in "prf"]
+            assert [name, *cells, str(scores["gold"])] in rows
+    short = [scores for length, scores in strict["by_length"].items() if int(length) <= 2]
+    gold = str(sum(scores["gold"] for scores in short))
+    recall = sum(scores["right"] for scores in short) / sum(scores["gold"] for scores in short)
+    assert next(row[2:] for row in rows if row[:1] == ["1-2"])[::2] == [f"{100 * recall:.1f}", gold]
+    assert "Expected calibration error" in text and "words per second" in text
+    performance = srsly.read_json(model / "meta.json")["performance"]
+    assert performance["spans_sc_f"] == strict["micro"]["f"]
+    label = next(iter(strict["by_label"]))
+    assert performance["spans_sc_per_type"][label]["p"] == strict["by_label"][label]["p"]
+
+
+def test_a_card_is_written_anew(folder):
+    for _ in range(2):
+        run("card", folder / "model", folder / "metrics.json", "--about", folder / "about.json")
+    notes = srsly.read_json(folder / "model" / "meta.json")["notes"]
+    assert notes.count("### Test scores") == notes.count("### Limits") == 1
+
+
+def test_what_is_wrong_is_named_and_nothing_is_written(folder):
+    model, metrics = folder / "model", folder / "metrics.json"
+    before = (model / "meta.json").read_bytes()
+    assert "has no meta.json" in run("card", folder, metrics, code=1)
+    assert "gone.json: no such file" in run("card", model, folder / "gone.json", code=1)
+    (folder / "broken.json").write_text("{")
+    assert "broken.json is no JSON" in run("card", model, folder / "broken.json", code=1)
+    srsly.write_json(folder / "other.json", {"f": 1})
+    assert "Evaluate again" in run("card", model, folder / "other.json", code=1)
+    srsly.write_json(folder / "wrong.json", {"licence": "none"})
+    printed = run("card", model, metrics, "--about", folder / "wrong.json", code=1)
+    assert "wrong.json: 'licence' is unknown" in printed and "license" in printed
+    two = srsly.read_json(metrics)
+    two["pipelines"] *= 2
+    srsly.write_json(folder / "two.json", two)
+    assert "scores of 2 pipelines" in run("card", model, folder / "two.json", code=1)
+    assert (model / "meta.json").read_bytes() == before

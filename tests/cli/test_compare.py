@@ -1,0 +1,75 @@
+"""`nested-ner compare`: trains systems in equal time and names the best one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_examples
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """The spans are under another key than that of the shipped configs."""
+    folder = tmp_path_factory.mktemp("corpus")
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    for doc in docs:
+        doc.spans["mine"] = list(doc.spans.pop("sc"))
+    for part in ("train", "dev", "test"):
+        DocBin(docs=docs).to_disk(folder / f"{part}.spacy")
+    return folder
+
+
+def run(corpus: Path, output: Path, *options, code=0) -> str:
+    paths = [corpus / f"{part}.spacy" for part in ("train", "dev", "test")]
+    args = ["compare", *paths, output, "--spans-key", "mine", *options]
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return " ".join(result.output.split())
+
+
+def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
+    systems = ("--system", "locate_and_label_ner", "--system", "spancat")
+    output, options = tmp_path / "out", (*systems, "--minutes", 0.02, "--cpu-clock")
+    printed = run(corpus, output, *options)
+    assert "Trainings: 2, 0.02 CPU minutes each" in printed
+    found = {}
+    for name in ("locate_and_label_ner", "spancat"):
+        assert f"| `{name}` | 0 |" in printed
+        found[name] = srsly.read_json(output / f"{name}_seed0.json")
+        training, settings = found[name]["training"], found[name]["settings"]
+        assert training["steps"] > 1 and training["cpu_minutes"] >= 0.02
+        assert training["curve"][0][0] == 0
+        assert (settings["minutes"], settings["system"]) == (0.02, name)
+        nlp = spacy.load(output / f"{name}_seed0" / "model")
+        assert nlp.get_pipe("ner").key == "mine"
+        assert nlp.get_pipe("ner").cfg["threshold"] == found[name]["threshold_tuned"]
+    best = max(found, key=lambda name: found[name]["f1_tuned"])
+    assert f"Best: {best}, F1 {100 * found[best]['f1_tuned']:.1f}" in printed
+    assert "repeat --seed" in printed
+    # What is there is not made again, and not taken for what it is not.
+    again = run(corpus, output, *options)
+    assert again.count("done already") == 2 and again.endswith(printed[printed.index("| system") :])
+    other = run(corpus, output, *systems, "--minutes", 1, code=1)
+    assert "was measured with minutes 0.02, cpu_clock True" in other
+
+
+def test_what_cannot_be_compared(corpus, tmp_path) -> None:
+    output = tmp_path / "out"
+    unknown = run(corpus, output, "--system", "ner", code=1)
+    assert "There is no system 'ner'. Choose from: locate_and_label_ner" in unknown
+    assert "no time to train" in run(corpus, output, "--minutes", 0, code=1)
+    assert "Leave out --cpu-clock" in run(corpus, output, "--cpu-clock", "--gpu-id", 0, code=1)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for part in ("train", "dev"):
+        (empty / f"{part}.spacy").write_bytes((corpus / f"{part}.spacy").read_bytes())
+    DocBin(docs=[spacy.blank("en")("Nothing here.")]).to_disk(empty / "test.spacy")
+    assert "test.spacy has no entities under spans key 'mine'" in run(empty, output, code=1)
+    assert not output.exists()

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from spacy.training import Example
+from typer.testing import CliRunner
+
+from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_examples, make_pipeline, spans_of, train
+
+
+def run(*args, code=0) -> str:
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("teacher")
+    nlp = train(make_pipeline("locate_and_label_ner", threshold=0.6), 60)
+    nlp.add_pipe("sentencizer", first=True)
+    nlp.to_disk(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def taught(teacher, tmp_path_factory) -> Path:
+    """What the teacher finds in the sentences that it knows, two of them in one text."""
+    folder = tmp_path_factory.mktemp("taught")
+    texts = [eg.reference.text for eg in make_examples(spacy.load(teacher))]
+    lines = [f"{texts[0]} . {texts[1]}", *texts[2:]]
+    (folder / "texts.txt").write_text("\n".join(lines), encoding="utf8")
+    output = folder / "new" / "taught.spacy"
+    printed = run("teach", teacher, folder / "texts.txt", output)
+    assert str(output.resolve()) in printed and f"{len(lines)} texts" in printed
+    return output
+
+
+def test_entities_have_the_weight_of_their_score(teacher, taught):
+    nlp = spacy.load(teacher)
+    docs = list(DocBin().from_disk(taught).get_docs(nlp.vocab))
+    assert len(list(docs[0].sents)) == 2
+    found = 0
+    for doc in docs:
+        group = doc.spans["sc"]
+        weights = group.attrs["weights"]
+        assert len(weights) == len(group)
+        answer = nlp(doc.text)
+        predicted = answer.spans["sc"]
+        sure = [(s.start, s.end, s.label_) for s, w in zip(group, weights) if w >= 0.5]
+        assert sorted(sure) == sorted((s.start, s.end, s.label_) for s in predicted)
+        for span, score in zip(predicted, predicted.attrs["scores"]):
+            same = [(s.start, s.end, s.label) == (span.start, span.end, span.label) for s in group]
+            weight = weights[same.index(True)]
+            assert weight == pytest.approx(1 - (1 - score) / 0.8, abs=1e-3)
+            found += 1
+    assert found > 5
+
+
+def test_a_student_learns_from_them(teacher, taught):
+    student = make_pipeline("piqn_ner")
+    docs = list(DocBin().from_disk(taught).get_docs(student.vocab))
+    examples = [Example(student.make_doc(doc.text), doc) for doc in docs]
+    optimizer = student.initialize(lambda: examples)
+    for _ in range(80):
+        student.update(examples, sgd=optimizer)
+    known = spacy.load(teacher)
+    same = total = 0
+    for doc in docs:
+        sure, mine = set(spans_of(known(doc.text))), set(spans_of(student(doc.text)))
+        same, total = same + len(sure & mine), total + len(sure | mine)
+    assert same / total > 0.7
+
+
+def test_what_cannot_be_used_is_named_and_nothing_is_written(teacher, tmp_path):
+    (tmp_path / "texts.txt").write_text("some text\n", encoding="utf8")
+    texts, output = tmp_path / "texts.txt", tmp_path / "out.spacy"
+    assert "must be a .spacy file" in run("teach", teacher, texts, tmp_path / "out.json", code=1)
+    assert "gone.txt" in run("teach", teacher, tmp_path / "gone.txt", output, code=1)
+    printed = run("teach", teacher, texts, output, "--spans-key", "other", code=1)
+    assert "'other'" in printed
+    (tmp_path / "blank.txt").write_text(" \n \n", encoding="utf8")
+    assert "finds nothing" in run("teach", teacher, tmp_path / "blank.txt", output, code=1)
+    assert not output.exists()

@@ -1,0 +1,31 @@
+"""Trainings in processes of their own."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import srsly
+
+from spacy_nested_ner.comparison.trainings import Task, train_each
+
+
+def die(task: Task) -> dict:
+    os._exit(9)
+
+
+def test_a_process_that_dies_is_named(tmp_path) -> None:
+    with pytest.raises(ChildProcessError, match=r"a_seed0\.json: the process .* goes on from here"):
+        train_each([Task({}, tmp_path / "a_seed0.json")], die, print)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_path) -> None:
+    new, old = tmp_path / "a_seed0.json", tmp_path / "b_seed0.json"
+    srsly.write_json(old, {"settings": {"minutes": 5}})
+    # Settings that a result of an older version did not know are no others.
+    settings = {"minutes": 20, "clock": "cpu"}
+    with pytest.raises(ValueError, match=r"b_seed0\.json was measured with minutes 5\. Give"):
+        train_each([Task(settings, new), Task(settings, old)], die, print)
+    (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
+    assert found == {"settings": {"minutes": 5}}

@@ -1,0 +1,86 @@
+"""Trainings that end after a time."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from spacy_nested_ner.training import budget
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> List[float]:
+    """What the clock shows; to be set."""
+    now = [100.0]
+    monkeypatch.setattr(budget, "CLOCK", budget.Clock())
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def pairs(examples: Any) -> Iterator[List[Any]]:
+    examples = list(examples)
+    for i in range(0, len(examples), 2):
+        yield examples[i : i + 2]
+
+
+def test_batches_until_the_time_is_up(seconds) -> None:
+    found = []
+    for batch in budget.until_time_is_up(pairs, minutes=0.1)(iter(range(6))):
+        found.append(batch)
+        seconds[0] += 1
+    # Six seconds: two passes, the second one shuffled.
+    assert found[:3] == [[0, 1], [2, 3], [4, 5]]
+    assert sorted(each for batch in found[3:] for each in batch) == list(range(6))
+    assert budget.CLOCK.steps == len(found) == 6
+
+
+def test_a_second_training_has_a_time_of_its_own(seconds) -> None:
+    batches = budget.until_time_is_up(pairs, minutes=0.1)
+    first = batches(range(2))
+    next(first)
+    seconds[0] += 60
+    assert list(first) == []
+    assert len(list(islice(batches(range(2)), 3))) == budget.CLOCK.steps == 3
+
+
+def test_rates_follow_the_time(seconds) -> None:
+    rates = budget.linear_over_time(0.01, warmup=0.25)
+    assert next(rates) == 0  # nothing has begun
+    next(budget.until_time_is_up(pairs, minutes=1)(range(2)))
+    found = []
+    for second in (0, 15, 30, 60, 61):
+        seconds[0] = 100.0 + second
+        found.append(next(rates))
+    assert found == pytest.approx([0, 0.01, 0.01 * 2 / 3, 0, 0])
+
+
+def test_cpu_time_is_counted_for_each_thread(seconds, monkeypatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(budget.time, "process_time", lambda: 4 * seconds[0])
+    next(budget.until_time_is_up(pairs, minutes=1, cpu_clock=True)(range(2)))
+    seconds[0] += 30
+    assert budget.CLOCK.share() == pytest.approx(0.5)
+
+
+def test_a_config_is_limited() -> None:
+    rate = {"@schedules": "spacy_nested_ner.warmup_linear.v1", "initial_rate": 0.002}
+    training: Dict[str, Any] = {
+        "max_steps": 2500,
+        "max_epochs": 0,
+        "optimizer": {"learn_rate": {**rate, "warmup_steps": 0.08, "total_steps": 2500}},
+        "batcher": {"@batchers": "spacy.batch_by_words.v1", "size": 600},
+    }
+    budget.limit_time(training, 5, cpu_clock=True)
+    assert (training["max_steps"], training["max_epochs"]) == (0, 1)
+    assert training["optimizer"]["learn_rate"] == {
+        "@schedules": "spacy_nested_ner.linear_over_time.v1",
+        "initial_rate": 0.002,
+        "warmup": 0.08,
+    }
+    batcher = training["batcher"]
+    assert batcher["batcher"]["size"] == 600
+    assert (batcher["minutes"], batcher["cpu_clock"]) == (5, True)
