@@ -42,6 +42,9 @@ def main(
     config: Annotated[
         Optional[str], typer.Option(help="Name of a shipped config; the table's own without it")
     ] = None,
+    batch_size: Annotated[
+        int, typer.Option(help="Words or docs, as the config counts; 0: the config's own")
+    ] = 0,
 ) -> None:
     """Train each variant; print F1 at its best threshold, F1 by length there, and CPU time."""
     shipped, variants = table_of(system)
@@ -52,7 +55,7 @@ def main(
     if minutes:
         settings.update(steps=0, minutes=minutes)
     settings.update(dev_docs=dev_docs, train_limit=train_limit, config=config or shipped)
-    settings.update(transformer=transformer, mixed_precision=mixed_precision)
+    settings.update(transformer=transformer, mixed_precision=mixed_precision, batch_size=batch_size)
     results = Results(output, "variants", **settings)
     typer.echo(f"| variant | F1 | {' | '.join(LENGTHS)} | best threshold | CPU seconds |")
     typer.echo("|---" * (4 + len(LENGTHS)) + "|")
@@ -108,6 +111,8 @@ def source_config(settings: Dict[str, Any]) -> Config:
     """A shipped config with the data and the encoder of this run."""
     source = util.load_config(CONFIGS / f"{settings['config']}.cfg")
     source["corpora"]["train"]["limit"] = settings["train_limit"]
+    if settings.get("batch_size"):
+        source["training"]["batcher"]["size"] = settings["batch_size"]
     if settings["transformer"] is not None:
         how = {"mixed_precision": settings["mixed_precision"]}
         use_transformer(source, settings["transformer"], **how)

@@ -12,8 +12,9 @@ from spacy.tokens import Doc
 
 from benchmarks.harness import Data, Output, Stopwatch, write_output
 from benchmarks.scores import best_threshold, found_by
-from benchmarks.systems import bare, only_pipe, read
+from benchmarks.systems import only_pipe, read
 from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.comparison.trainings import bare
 
 
 def main(

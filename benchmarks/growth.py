@@ -30,12 +30,12 @@ from benchmarks.plots import pyplot
 from benchmarks.systems import (
     SYSTEMS,
     UNFILTERED,
-    bare,
     questions_for,
     shipped_config,
     takes,
     untrained_system,
 )
+from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.systems.locate_and_label.settings import seed_lengths
 
 app = typer.Typer(add_completion=False, help=__doc__)

@@ -17,7 +17,7 @@ import typer
 from thinc.compat import has_cupy_gpu
 
 from spacy_nested_ner.comparison import trainings
-from spacy_nested_ner.files import written_together
+from spacy_nested_ner.comparison.trainings import write_result
 
 # Options of several benchmarks.
 Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
@@ -35,12 +35,6 @@ def command() -> str:
     if Path(program).parent == Path(__file__).parent:
         return shlex.join(["-m", f"benchmarks.{Path(program).stem}", *arguments])
     return shlex.join([Path(program).name, *arguments])
-
-
-def write_result(path: Path, result: Any) -> None:
-    """JSON that is there whole or not at all."""
-    with written_together([path]) as drafts:
-        drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
 
 
 def write_output(path: Optional[Path], result: Dict[str, Any]) -> None:
@@ -66,10 +60,8 @@ class Results:
         self.settings = settings
         self.is_new = True
         for run in self.file["runs"]:
-            other = [name for name, value in settings.items() if run.get(name, value) != value]
-            if other:
-                names = ", ".join(f"{name} {run[name]}" for name in other)
-                raise typer.BadParameter(f"{path} was measured with {names}: give another output.")
+            if other := trainings.other_settings(run, settings):
+                raise typer.BadParameter(f"{path} was measured with {other}: give another output.")
 
     def add(self, key: str, cell: Dict[str, Any]) -> None:
         """Take a cell and write the file."""

@@ -22,7 +22,8 @@ from thinc.api import Adam
 from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, peak, write_output
 from benchmarks.passes import encoder_seconds, pass_seconds, seconds, training_seconds
-from benchmarks.systems import SYSTEMS, UNFILTERED, bare, read, untrained_system
+from benchmarks.systems import SYSTEMS, UNFILTERED, read, untrained_system
+from spacy_nested_ner.comparison.trainings import bare
 
 app = typer.Typer(add_completion=False, help=__doc__)
 

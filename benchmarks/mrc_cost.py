@@ -23,7 +23,8 @@ from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, peak, write_output
 from benchmarks.inference import SORTED
 from benchmarks.passes import NO_OPTIMIZER, encoder_seconds, seconds
-from benchmarks.systems import bare, questions_for, read
+from benchmarks.systems import questions_for, read
+from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.model.types import encoder_of
 
 app = typer.Typer(add_completion=False, help=__doc__)

@@ -11,7 +11,7 @@ from spacy.util import minibatch
 from spacy_transformers.layers import TransformerListener
 
 from benchmarks.harness import Stopwatch
-from benchmarks.systems import bare
+from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.encoders.pair_encoder import pair_shim
 from spacy_nested_ner.encoders.protocol import PairEncoderModel
 from spacy_nested_ner.encoders.sorted_transformer import (

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Set, Tuple
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from benchmarks.systems import bare
+from spacy_nested_ner.comparison.trainings import bare
 
 Entity = Tuple[int, int, str]
 Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]

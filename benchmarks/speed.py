@@ -20,7 +20,8 @@ from thinc.api import Adam
 
 from benchmarks import tables
 from benchmarks.harness import Output, Stopwatch, in_process, write_output
-from benchmarks.systems import SYSTEMS, bare
+from benchmarks.systems import SYSTEMS
+from spacy_nested_ner.comparison.trainings import bare
 
 WORDS = "the human IL-2 gene promoter binds NF-kappa B in T cells and US courts"
 SPANCAT = {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size": 8}

@@ -14,6 +14,7 @@ from spacy.training import Example
 from spacy.util import fix_random_seed
 from thinc.api import Config
 
+from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.corpora.docbin import read_docs
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
@@ -94,11 +95,6 @@ def only_pipe(nlp: Language, kind: Callable[[str, Any], bool], wanted: str) -> A
 def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
     """The first docs of a file; 0 for all."""
     return list(islice(read_docs(path, nlp.vocab), limit or None))
-
-
-def bare(nlp: Language, doc: Doc) -> Doc:
-    """The words of a doc, without what is known of them."""
-    return Doc(nlp.vocab, words=[token.text for token in doc])
 
 
 def questions_for(labels: List[str]) -> Dict[str, str]:

@@ -308,3 +308,25 @@ def init_trials(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
         rows.append([*row, *(mean_of([each["f1_tuned"] for each in of]) for of in (ours, theirs))])
     header = ["data", "seeds", "CPU minutes", "`nested-ner init`", "`init config`, `spancat`"]
     return markdown(header, rows)
+
+
+def training_length(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
+    """One row for each number of sentences and of passes over them, the names of the trials: mean
+    F1 on test."""
+    rows = []
+    for name, results in trials.items():
+        sentences, _, passes, _ = name.split("_")
+        first, *_ = results
+        f1 = mean_of([each["f1_tuned"] for each in results])
+        rows.append([int(sentences), int(passes), first["training"]["steps"], len(results), f1])
+    return markdown(["sentences", "passes", "steps", "seeds", "F1"], sorted(rows))
+
+
+def teaching(results: Sequence[Dict[str, Any]]) -> str:
+    """One row for each kind of training data: mean F1 on test."""
+    rows = []
+    for way, found in by_system(results).items():
+        steps = statistics.mean(each["training"]["steps"] for each in found)
+        f1 = mean_of([each["f1_tuned"] for each in found])
+        rows.append([way, len(found), f"{steps:.0f}", f1])
+    return markdown(["learned from", "seeds", "steps", "F1"], rows)

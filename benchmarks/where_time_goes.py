@@ -19,9 +19,10 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from benchmarks import tables
-from benchmarks.harness import Data, in_process, provenance, write_result
+from benchmarks.harness import Data, in_process, provenance
 from benchmarks.shares import Place, Shares
-from benchmarks.systems import SYSTEMS, UNFILTERED, bare, read, shipped_optimizer, untrained_system
+from benchmarks.systems import SYSTEMS, UNFILTERED, read, shipped_optimizer, untrained_system
+from spacy_nested_ner.comparison.trainings import bare, write_result
 from spacy_nested_ner.model.head_model import collect_spans, head_shim
 from spacy_nested_ner.model.types import encoder_of
 from spacy_nested_ner.pipeline.component import NestedNER

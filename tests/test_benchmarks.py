@@ -20,6 +20,7 @@ from benchmarks import (
     run_time,
     tables,
     thresholds,
+    training_length,
 )
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS
@@ -177,6 +178,17 @@ def test_table_of_init_trials() -> None:
     ]
     table = tables.init_trials({"sixty": results})
     assert table.splitlines()[2] == "| sixty | 2 | 2.0 | 41.0 ± 12.7 | 31.0 ± 12.7 |"
+
+
+def test_training_length_counts_passes(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    sizes = ("--sentences", 2, "--sentences", 4, "--passes", 3)
+    table = invoke(training_length.app, "run", tmp_path, tmp_path / "out", *sizes)
+    # All of so few sentences are in one batch.
+    rows = [line.split(" | ")[:4] for line in table.splitlines()[-2:]]
+    assert rows == [["| 2", "3", "3", "1"], ["| 4", "3", "3", "1"]]
+    again = invoke(training_length.app, "report", tmp_path / "out")
+    assert again.strip() == "\n".join(table.splitlines()[-4:])
 
 
 def test_answers_to_one_question_taken_for_another() -> None:

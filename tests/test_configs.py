@@ -119,7 +119,7 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
         "model.dropout": 0.0,
     },
     "mrc_transformer": {"model.questions": QUESTIONS},
-    "piqn_cnn": {},
+    "piqn_cnn": {"model.dropout": 0.0},
     "piqn_transformer": {},
     "proposer_regressor_cnn": {},
     "proposer_regressor_transformer": {},
@@ -147,12 +147,11 @@ def test_config_memorises_nested_sentences(name, settings, load, tmp_path) -> No
     nlp = load(CONFIGS[0].parent / f"{name}.cfg", **settings)
     for _ in range(10):
         train(nlp, 40)
-        f = nlp.evaluate(make_examples(nlp))["nested_f"]
-        if f > 0.98:  # all but one entity
+        if nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0:
             break
-    assert f > 0.98
+    assert nlp.evaluate(make_examples(nlp))["nested_f"] == 1.0
     nlp.to_disk(tmp_path / "saved")
     loaded = spacy.load(tmp_path / "saved")
-    assert loaded.evaluate(make_examples(loaded))["nested_f"] == f
+    assert loaded.evaluate(make_examples(loaded))["nested_f"] == 1.0
     again = spacy.blank("en", config=nlp.config).from_bytes(nlp.to_bytes())
-    assert again.evaluate(make_examples(again))["nested_f"] == f
+    assert again.evaluate(make_examples(again))["nested_f"] == 1.0

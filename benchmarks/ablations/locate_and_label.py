@@ -18,6 +18,8 @@ VARIANTS: Variants = {
     "sigmoid regressor": {"regressor": "sigmoid"},
     "softmax classifier": {"classifier": "softmax"},
     "5 negatives for a positive": {"negatives": 5.0},
+    "classifier and regressor learn from all seeds": {"rejected_share": 1.0},
+    "from none that the filter rejects": {"rejected_share": 0.0},
     "seeds of 1-8 words": SHORT,
     "seeds of 1-8 words, no regressor": {**SHORT, "regressor": None},
 }

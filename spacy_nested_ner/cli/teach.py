@@ -51,7 +51,6 @@ def teach_cli(
         setup_gpu(gpu_id, silent=gpu_id < 0)
         keep_few_shapes()
         reading = TextReading(load_pipeline(teacher), spans_key)
-        entities = 0
         with DocBinWriter() as writer:
 
             def add(doc: "Doc", _: str, own: "Threshold") -> int:
@@ -71,17 +70,13 @@ def teach_cli(
 
 def taught(doc: "Doc", own: "Threshold") -> "Doc":
     """The tokens, sentences and entities of a doc, with the weights of the entities."""
-    from spacy.tokens import Doc, Span, SpanGroup
+    from spacy.tokens import Span, SpanGroup
 
     from spacy_nested_ner.evaluation.data.picking import stretched
+    from spacy_nested_ner.evaluation.scores.raw_text import gold_doc
     from spacy_nested_ner.pipeline.gold import WEIGHTS
 
-    copy = Doc(
-        doc.vocab,
-        words=[token.text for token in doc],
-        spaces=[bool(token.whitespace_) for token in doc],
-        sent_starts=[token.is_sent_start for token in doc],
-    )
+    copy = gold_doc(doc.vocab, doc)
     found = spans_with_scores(doc, own)
     spans = [Span(copy, span.start, span.end, label=span.label_) for span, _ in found]
     weights = [round(stretched(score, own.middle), 3) for _, score in found]

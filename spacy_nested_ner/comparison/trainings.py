@@ -90,9 +90,7 @@ def train_each(
         else:
             say(f"{task.target}: training")
             found = {"settings": task.settings, **provenance(), **about, **_in_process(one, task)}
-            with written_together([task.target]) as drafts:
-                text = srsly.json_dumps(found, indent=2) + "\n"
-                drafts[task.target].write_text(text, encoding="utf8")
+            write_result(task.target, found)
         results.append(srsly.read_json(task.target))
     return results
 
@@ -101,11 +99,20 @@ def _check_settings(task: Task) -> None:
     """Settings of results that did not know one do not count: it had its default."""
     if not task.target.exists():
         return
-    found = srsly.read_json(task.target)["settings"]
-    other = [key for key, value in task.settings.items() if found.get(key, value) != value]
-    if other:
-        names = ", ".join(f"{key} {found[key]}" for key in other)
-        raise ValueError(f"{task.target} was measured with {names}. Give another output folder.")
+    if other := other_settings(srsly.read_json(task.target)["settings"], task.settings):
+        raise ValueError(f"{task.target} was measured with {other}. Give another output folder.")
+
+
+def other_settings(found: Dict[str, Any], wanted: Dict[str, Any]) -> str:
+    """Those of a result that differ from the wanted ones, in words; empty if none does."""
+    other = [key for key, value in wanted.items() if found.get(key, value) != value]
+    return ", ".join(f"{key} {found[key]}" for key in other)
+
+
+def write_result(path: Path, result: Any) -> None:
+    """JSON that is there whole or not at all."""
+    with written_together([path]) as drafts:
+        drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
 
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, Any]:
@@ -154,12 +161,12 @@ def examples_of(nlp: Language, path: Path, limit: int = 0, gold_tokens: bool = F
     examples = list(islice(Corpus(path)(nlp), limit or None))
     if not gold_tokens:
         return examples
-    return [Example(_bare(eg.reference), eg.reference) for eg in examples]
+    return [Example(bare(nlp, eg.reference), eg.reference) for eg in examples]
 
 
-def _bare(doc: Doc) -> Doc:
+def bare(nlp: Language, doc: Doc) -> Doc:
     """The words of a doc, without what is known of them."""
-    return Doc(doc.vocab, words=[token.text for token in doc])
+    return Doc(nlp.vocab, words=[token.text for token in doc])
 
 
 def better(folder: Path, dev: Path, limit: int = 0, gold_tokens: bool = False) -> Trained:

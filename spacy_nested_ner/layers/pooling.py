@@ -3,9 +3,12 @@ place."""
 
 from __future__ import annotations
 
+from typing import Any, Tuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 def soft_inside(left: Tensor, right: Tensor) -> Tensor:
@@ -33,6 +36,25 @@ def words_at(words: Tensor, place: Tensor) -> Tensor:
     return F.embedding(place, words.flatten(0, 1))
 
 
+class Maximum(torch.autograd.Function):
+    """The larger number of each pair. Of equal ones the first gets the whole gradient: torch's own
+    halves it, and takes three times as long."""
+
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, second: Tensor) -> Tensor:
+        """Two tensors of one shape."""
+        ctx.save_for_backward(first >= second)
+        return torch.maximum(first, second)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, Tensor]:
+        """Of the first and of the second."""
+        (is_first,) = ctx.saved_tensors
+        of_first = gradient * is_first
+        return of_first, gradient - of_first
+
+
 class RangeMax:
     """Maximum of the word vectors over any span, by two look-ups.
 
@@ -49,7 +71,7 @@ class RangeMax:
             runs = levels[-1]
             # No span needs a run that reaches beyond the last word: any value will do.
             further = torch.cat([runs[:, step:], runs[:, :step]], dim=1)
-            levels.append(torch.maximum(runs, further))
+            levels.append(Maximum.apply(runs, further))
             step *= 2
         self.runs = torch.stack(levels).flatten(0, 2)
 
@@ -59,4 +81,4 @@ class RangeMax:
         level = torch.frexp((end + 1 - start).double()).exponent.long() - 1
         base = (level * n_rows + row) * n_words
         ends = base + start, base + end + 1 - 2**level
-        return torch.maximum(*(F.embedding(place, self.runs) for place in ends))
+        return Maximum.apply(*(F.embedding(place, self.runs) for place in ends))

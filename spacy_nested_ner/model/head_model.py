@@ -9,6 +9,7 @@ from thinc.api import Model
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim
 from spacy_nested_ner.encoders.words import declared_width, initialize_tok2vec
@@ -36,6 +37,7 @@ PADDING = 64
 
 def build_head_model(system: System, encoder: Model, settings: ModelSettings) -> HeadModel:
     """Compose the encoder and the head of a system."""
+    use_torch_products(encoder)
     head: Model[Any, Any] = Model(
         f"{system.name}_head",
         _head_is_called_by_its_parent,

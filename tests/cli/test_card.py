@@ -6,9 +6,8 @@ import pytest
 import srsly
 from spacy.cli.package import package
 from spacy.tokens import DocBin
-from typer.testing import CliRunner
 
-from spacy_nested_ner.cli import nested_ner_cli
+from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline, train
 
 ABOUT = {
@@ -17,12 +16,6 @@ ABOUT = {
     "sources": [{"name": "Own sentences", "author": "us"}],
     "notes": "### Limits\n\nIt knows two sentences.",
 }
-
-
-def run(*args, code=0) -> str:
-    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
 
 
 @pytest.fixture(scope="module")

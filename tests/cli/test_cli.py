@@ -13,19 +13,12 @@ import pytest
 import spacy
 import srsly
 from spacy.tokens import DocBin, Span
-from typer.testing import CliRunner
 from wasabi import msg
 
-from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.cli.output import plain_output
+from tests.cli.commands import run
 
 SAMPLE = Path(__file__).parents[2] / "assets" / "genia" / "sample" / "GENIAcorpus3.02.sample.xml"
-
-
-def run(*args, code=0) -> str:
-    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())  # wasabi wraps lines at the width of the terminal
 
 
 def test_the_command_hangs_below_spacy():

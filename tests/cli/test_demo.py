@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from urllib.request import urlopen
 
 import pytest
@@ -16,7 +17,7 @@ import spacy
 import srsly
 
 from spacy_nested_ner.cli.evaluate import short_names
-from tests.cli.test_cli import run
+from tests.cli.commands import run
 from tests.conftest import make_pipeline, train
 
 URL = "http://127.0.0.1:"
@@ -58,7 +59,12 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
     path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "spacy", "nested-ner", "demo", "--port", "0", "--no-open"]
     with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs, and what they start, ignore it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         lines = []
         while not lines or not lines[-1].startswith(URL):

@@ -6,16 +6,9 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 from spacy.training import Example
-from typer.testing import CliRunner
 
-from spacy_nested_ner.cli import nested_ner_cli
+from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline, spans_of, train
-
-
-def run(*args, code=0) -> str:
-    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
 
 
 @pytest.fixture(scope="module")

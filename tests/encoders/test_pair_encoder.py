@@ -1,13 +1,14 @@
 """Question and sentence as one input of a pretrained encoder, through all its layers."""
 
 import shutil
-from typing import List, Tuple
+from typing import List
 
 import numpy as np
 import pytest
 import spacy
 import torch
 from encoders import TEXTS, WIDTH, save_encoder
+from pairs import QUESTIONS, make_input, read
 from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam
@@ -19,8 +20,6 @@ from spacy_nested_ner.model.pairs import all_pairs
 
 transformers = pytest.importorskip("transformers")
 
-QUESTIONS = ["Which genes ?", "cell", "Which human cells , if any , are in the text today ?"]
-
 
 def make_model(directory: str, **settings):
     """All layers read question and sentence together."""
@@ -28,18 +27,6 @@ def make_model(directory: str, **settings):
     model = build_pair_encoder(directory, joint_layers=None, **settings)
     model.initialize()
     return model
-
-
-def make_input(texts: List[str] = TEXTS) -> PairInput:
-    vocab = spacy.blank("en").vocab
-    docs = [Doc(vocab, words=text.split(" ")) for text in texts]
-    segments = np.array([(i, 0, len(doc)) for i, doc in enumerate(docs)])
-    return PairInput(docs, segments, QUESTIONS, all_pairs(len(docs), len(QUESTIONS)))
-
-
-def read(model, X: PairInput, batch: List[int]) -> Tuple[np.ndarray, np.ndarray]:
-    words, mask = model.predict(X).read(np.array(batch))
-    return words.detach().cpu().numpy(), mask.cpu().numpy()
 
 
 def expected_vectors(directory: str, question: str, doc: Doc, offsets: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Question and sentence that a pretrained encoder reads apart, and together in its top layers."""
 
 import shutil
-from typing import Any, List, Tuple
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ import spacy
 import srsly
 import torch
 from encoders import TEXTS, WIDTH, save_encoder
+from pairs import QUESTIONS, make_input, read
 from spacy.tokens import Doc
 from thinc.api import Adam, set_dropout_rate
 
@@ -19,7 +20,6 @@ from spacy_nested_ner.model.pairs import all_pairs
 
 transformers = pytest.importorskip("transformers")
 
-QUESTIONS = ["Which genes ?", "cell", "Which human cells , if any , are in the text today ?"]
 N_LAYERS = 3
 
 
@@ -41,19 +41,6 @@ def make_model(directory: str, joint_layers: Any, **settings):
     model = build_pair_encoder(directory, joint_layers=joint_layers, **settings)
     model.initialize()
     return model
-
-
-def make_input(texts: List[str] = TEXTS) -> PairInput:
-    vocab = spacy.blank("en").vocab
-    docs = [Doc(vocab, words=text.split(" ")) for text in texts]
-    segments = np.array([(i, 0, len(doc)) for i, doc in enumerate(docs)])
-    return PairInput(docs, segments, QUESTIONS, all_pairs(len(docs), len(QUESTIONS)))
-
-
-def read(model, X: PairInput, batch: List[int]) -> Tuple[np.ndarray, np.ndarray]:
-    with torch.no_grad():
-        words, mask = model.predict(X).read(np.array(batch))
-    return words.numpy(), mask.numpy()
 
 
 def layers_of(module, states: torch.Tensor, first: int, end: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_nested_ner.layers.pooling import RangeMax
+from spacy_nested_ner.layers.pooling import Maximum, RangeMax
 
 
 @settings(max_examples=40, deadline=None)
@@ -28,6 +28,14 @@ def test_gradient_reaches_the_largest_word_alone() -> None:
     zero = torch.tensor([0])
     RangeMax(words)(zero, zero, torch.tensor([2])).sum().backward()
     assert words.grad.flatten().tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_gradient_of_a_maximum() -> None:
+    pair = [torch.tensor(row, requires_grad=True) for row in ([1.0, 2.0, 3.0], [2.0, 2.0, 1.0])]
+    found = Maximum.apply(*pair)
+    assert found.tolist() == [2.0, 2.0, 3.0]
+    found.backward(torch.tensor([10.0, 20.0, 30.0]))
+    assert [one.grad.tolist() for one in pair] == [[0.0, 20.0, 30.0], [10.0, 0.0, 0.0]]
 
 
 def test_range_max_of_lengths_around_powers_of_two() -> None:

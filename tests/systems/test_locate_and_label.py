@@ -137,13 +137,24 @@ def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
     head, (states, mask) = make_head(), random_batch()
     words, chosen = head.encode(states, mask), spans((0, 0, 3), (0, 1, 1), (1, 2, 2))
     value, positive = torch.tensor([0.8, 0.25, 0.0]), torch.tensor([True, False, False])
-    p = head.filter.inside(words, chosen).squeeze(-1).sigmoid()
+    logits = head.filter.inside(words, chosen).squeeze(-1)
+    p = logits.sigmoid()
     expected = 0.8 * -((1 - p[0]) ** 2) * p[0].log()
     expected = expected + 0.75 * -(p[1] ** 2) * (1 - p[1]).log()
     expected = expected - (p[2] ** 2) * (1 - p[2]).log()
-    loss = head.filter_loss(words, chosen, words.range_max(*chosen), value, positive)
+    loss = head.filter_loss(words, logits, value, positive)
     torch.testing.assert_close(loss.total, expected)
     assert loss.terms == 1 + 3  # the positive span and the sentences
+
+
+def test_seeds_that_the_filter_rejects_are_shown_in_part() -> None:
+    logits = torch.tensor([-9.0] * 1000 + [-9.0, 9.0])
+    positive = torch.tensor([False] * 1000 + [True, False])
+    for share, least, most in ((0.0, 0, 0), (0.1, 50, 150), (1.0, 1000, 1000)):
+        head = make_head(rejected_share=share)
+        assert head.shown(logits, positive).all()  # it is not in training
+        shown = head.train().shown(logits, positive)
+        assert shown[1000:].all() and least <= shown[:1000].sum() <= most
 
 
 def test_regression_losses_are_equations_14_and_15() -> None:

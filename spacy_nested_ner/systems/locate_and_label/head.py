@@ -34,6 +34,8 @@ PRIOR = -4.6
 GAMMA = 2.0
 # alpha_2: smallest IoU of an adjusted span with an entity to have its label.
 LABEL_IOU = 1.0
+# Probability from which a seed may become a proposal, in training.
+MAY_PASS = 0.05
 # lambda_2 of eq. 17. The filter and the class loss have a weight of 1.
 REGRESSOR_WEIGHT = 0.1
 
@@ -55,7 +57,7 @@ class LocateAndLabel(Head):
         self.register_buffer("seed_ends", torch.tensor(self.lengths) - 1, persistent=False)
         self.regressor, self.classifier = s.regressor, s.classifier
         self.seed_iou, self.negatives = s.seed_iou, s.negatives
-        self.soft_examples = s.soft_examples
+        self.soft_examples, self.rejected_share = s.soft_examples, s.rejected_share
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiLSTM(width, h, s.lstm_layers) if s.lstm_layers else None
         same = bool(s.lstm_layers) or width == h
@@ -132,12 +134,16 @@ class LocateAndLabel(Head):
         losses = {}
         pooled = words.range_max(*spans)
         if self.filter is not None:
-            losses["filter"] = self.filter_loss(words, spans, pooled, iou, positive)
+            logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
+            losses["filter"] = self.filter_loss(words, logits, iou, positive)
+            shown = torch.nonzero(self.shown(logits, positive)).squeeze(1)
+            spans, pooled = spans.pick(shown), pooled[shown]
+            paired, positive = paired[shown], positive[shown]
         offsets, adjusted, legal = self.adjust(words, spans, pooled)
         if self.regressor is not None:
             losses.update(self.regression_losses(spans, offsets, gold, paired, positive))
         # Proposals that meet count once: their label depends on their place alone.
-        proposals = adjusted.pick(torch.nonzero(legal).squeeze(1)).distinct(mask.shape[1])
+        proposals = adjusted.pick(legal).distinct(mask.shape[1])
         losses["label"] = self.label_loss(words, proposals, gold)
         return losses
 
@@ -172,12 +178,14 @@ class LocateAndLabel(Head):
             return torch.ones_like(iou)
         return torch.where(positive, iou, 1.0 - iou)
 
-    def filter_loss(
-        self, words: WordStates, spans: Spans, pooled: Tensor, iou: Tensor, positive: Tensor
-    ) -> Loss:
+    def shown(self, logits: Tensor, positive: Tensor) -> Tensor:
+        """Which seeds regressor and classifier learn from, `(S,)` bool: positive ones, those that
+        the filter may let pass, and some that it does not. All where only the loss is wanted."""
+        drawn = torch.rand_like(logits) < (self.rejected_share if self.training else 1.0)
+        return positive | drawn | (logits.detach().sigmoid() >= MAY_PASS)
+
+    def filter_loss(self, words: WordStates, logits: Tensor, iou: Tensor, positive: Tensor) -> Loss:
         """Eq. 12."""
-        assert self.filter is not None
-        logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
         terms = focal_terms(logits, positive.to(logits.dtype))
         weights = self.example_weights(iou, positive)
         return Loss((weights * terms).sum(), _examples(words, positive))

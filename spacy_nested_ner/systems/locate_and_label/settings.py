@@ -35,6 +35,8 @@ class LocateAndLabelSettings(ModelSettings):
         reach entities of up to the longest seed's length / `seed_iou` words.
     soft_examples: examples that match an entity in part count less (eq. 11 with an eta of 1).
     negatives: seeds without entity for each seed with one in training; null takes all.
+    rejected_share: how many of the seeds that the filter rejects regressor and classifier learn
+        from; 1: from all, as in the paper.
     """
 
     hidden_width: int = setting(128, least=1, source="configs/locate_and_label_paper.cfg")
@@ -55,6 +57,9 @@ class LocateAndLabelSettings(ModelSettings):
     soft_examples: bool = setting(True, source="table 3")
     negatives: Optional[float] = setting(
         None, above=0, source="configs/locate_and_label_paper.cfg; the paper has 5"
+    )
+    rejected_share: float = setting(
+        0.1, least=0, most=1, source="benchmarks/ablations; the paper has 1"
     )
 
     def conflict(self) -> Optional[str]:

@@ -1,0 +1,67 @@
+"""How long is long enough? F1 by the number of training sentences and of passes over them, which is
+what the rule of `nested-ner init` rests on.
+
+python -m benchmarks.training_length run corpus/genia results/length --sentences 60 --sentences 250 --passes 30 --passes 60 --passes 120
+python -m benchmarks.training_length report results/length
+
+What the output has already is not trained again.
+"""  # noqa: E501
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any, Dict, List
+
+import spacy
+import typer
+from spacy import util
+
+from benchmarks import compare, tables
+from benchmarks.systems import CONFIGS, read
+from spacy_nested_ner.comparison.tables import results_in
+
+app = typer.Typer(add_completion=False, help=__doc__)
+
+FIXED: Dict[str, Any] = {
+    "transformer": None,
+    "mixed_precision": False,
+    "frozen": False,
+    "adversarial": None,
+}
+FIXED.update(minutes=0.0, cpu_clock=False, speed=False, choose_limit=0, threads=1, gpu_id=-1)
+
+
+@app.command()
+def run(
+    corpus: compare.Corpus,
+    output: compare.Output,
+    sentences: Annotated[List[int], typer.Option(help="First training docs; repeat for several")],
+    passes: Annotated[List[int], typer.Option(help="Over them; repeat for several")],
+    system: Annotated[str, typer.Option(help="Whose shipped config")] = "locate_and_label_ner",
+    dev_limit: compare.DevLimit = 200,
+    test_limit: compare.TestLimit = 0,
+    seed: compare.Seeds = [0],  # noqa: B006
+) -> None:
+    """Train what has no result in the output folder yet, and print the table."""
+    settings: Dict[str, Any] = {**FIXED, "corpus": corpus, "system": [system], "seed": seed}
+    settings.update(dev_limit=dev_limit, test_limit=test_limit)
+    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_cnn.cfg")
+    batcher = util.registry.resolve({"batcher": config["training"]["batcher"]})["batcher"]
+    docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
+    for n, number in itertools.product(sentences, passes):
+        steps = number * sum(1 for _ in batcher(docs[:n]))
+        settings.update(output=output / f"{n}_sentences_{number}_passes", train_limit=n)
+        compare.train_all({**settings, "steps": steps, "eval_frequency": max(1, steps // 4)})
+    report(output)
+
+
+@app.command()
+def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
+    """Print the results as a Markdown table."""
+    found = {folder.name: results_in(folder) for folder in output.glob("*_passes")}
+    if not found:
+        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
+    typer.echo(tables.training_length(found))
+
+
+if __name__ == "__main__":
+    app()
