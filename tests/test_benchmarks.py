@@ -19,6 +19,7 @@ from benchmarks import (
     picking,
     run_time,
     tables,
+    teaching,
     thresholds,
     training_length,
 )
@@ -28,7 +29,7 @@ from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
-from tests.conftest import make_examples
+from tests.conftest import make_examples, make_pipeline, train
 
 
 def app_of(main: Any) -> typer.Typer:
@@ -189,6 +190,31 @@ def test_training_length_counts_passes(tmp_path) -> None:
     assert rows == [["| 2", "3", "3", "1"], ["| 4", "3", "3", "1"]]
     again = invoke(training_length.app, "report", tmp_path / "out")
     assert again.strip() == "\n".join(table.splitlines()[-4:])
+
+
+def test_students_of_a_teacher(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    train(make_pipeline("piqn_ner", threshold=0.01), 5).to_disk(tmp_path / "teacher")
+    options = ("--train-limit", 4, "--minutes", 0.05, "--way", "gold and teacher")
+    folders = (tmp_path / "teacher", tmp_path, tmp_path / "out")
+    table = invoke(teaching.app, "run", *folders, *options)
+    assert "| learned from | seeds | steps | F1 |" in table and "| gold and teacher | 1 |" in table
+    vocab = spacy.blank("en").vocab
+    data = tmp_path / "out" / "data"
+    gold, taught, plain = (
+        list(DocBin().from_disk(data / path).get_docs(vocab))
+        for path in (
+            "gold and teacher/gold.spacy",
+            "gold and teacher/taught.spacy",
+            "gold and teacher, no weights/taught.spacy",
+        )
+    )
+    assert [len(gold), len(taught)] == [4, 6]
+    for with_weights, without in zip(taught, plain):
+        assert len(with_weights.spans["sc"].attrs["weights"]) == len(without.spans["sc"])
+        assert "weights" not in without.spans["sc"].attrs
+    unknown = CliRunner().invoke(teaching.app, ["run", *map(str, folders), "--way", "books"])
+    assert unknown.exit_code == 2 and "No way is 'books'" in unknown.output
 
 
 def test_answers_to_one_question_taken_for_another() -> None:

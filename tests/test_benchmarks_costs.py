@@ -9,7 +9,16 @@ import pytest
 import srsly
 import torch
 
-from benchmarks import growth, inference, mrc_cost, shares, speed, tables, where_time_goes
+from benchmarks import (
+    growth,
+    inference,
+    mrc_cost,
+    products,
+    shares,
+    speed,
+    tables,
+    where_time_goes,
+)
 from tests.test_benchmarks import app_of, invoke, write_docs
 
 ROOT = Path(__file__).parents[1]
@@ -191,3 +200,12 @@ def test_a_system_over_its_limit_is_slow(tmp_path, monkeypatch) -> None:
     assert cell["predicting"] > 0 and cell["learning"] > 0 and not speed.is_slow(cell)
     monkeypatch.setattr(speed, "LIMITS", {"piqn_ner": (1e9, cell["learning"])})
     assert speed.is_slow(cell) and not speed.is_slow({**cell, "system": "mrc_ner"})
+
+
+def test_products(tmp_path) -> None:
+    write_docs(tmp_path / "docs.spacy")
+    options = ("--system", "piqn_ner", "--repeats", "1", "--output", tmp_path / "out.json")
+    table = invoke(app_of(products.main), tmp_path / "docs.spacy", *options)
+    assert "| system | CNN alone | prediction | training step |" in table
+    (cell,) = srsly.read_json(tmp_path / "out.json")["cells"]
+    assert cell.pop("system") == "piqn_ner" and all(0 < value < 5 for value in cell.values())

@@ -129,6 +129,13 @@ def test_what_cannot_be_compressed_is_named():
         compress(nlp)
 
 
+def test_an_encoder_that_reads_questions_apart(tiny_bert):
+    tok2vec = {**encoder_config("PairEncoder", tiny_bert), "joint_layers": 1}
+    nlp = make_pipeline("mrc_ner", {"tok2vec": tok2vec})
+    with pytest.raises(ValueError, match="int8 needs joint_layers = null"):
+        compress(nlp)
+
+
 def test_another_component_with_an_encoder_of_this_package(tiny_bert, tmp_path):
     """spaCy's own components learn no more either, and their encoder may be inside another one."""
     nlp = spacy.blank("en")

@@ -1,0 +1,100 @@
+"""What a teacher is worth to a small pipeline: F1 of students that learn from gold sentences alone,
+and beside them from plain text that a large pipeline has annotated (`nested-ner teach`).
+
+python -m benchmarks.teaching run training/teacher/model-best corpus/genia results/teaching --train-limit 4000 --minutes 8 --seed 0 --seed 1
+python -m benchmarks.teaching report results/teaching
+
+The gold sentences are those that the teacher has learned from, the text is that of all others. Each
+student gets the same CPU time on one thread. What the output has already is not trained again.
+"""  # noqa: E501
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any, Dict, List
+
+import spacy
+import srsly
+import typer
+from spacy import util
+from spacy.tokens import Doc, DocBin
+
+from benchmarks import compare, tables
+from benchmarks.harness import command
+from benchmarks.systems import CONFIGS, read
+from spacy_nested_ner.cli.teach import teach_cli
+from spacy_nested_ner.comparison.tables import results_in
+from spacy_nested_ner.comparison.trainings import Task, train_and_score, train_each
+from spacy_nested_ner.pipeline.gold import WEIGHTS
+from spacy_nested_ner.training.budget import limit_time
+
+app = typer.Typer(add_completion=False, help=__doc__)
+
+# Folders of training data.
+WAYS = ["gold", "gold and teacher", "gold and teacher, no weights"]
+GOLD, TAUGHT, UNWEIGHTED = WAYS
+
+
+@app.command()
+def run(
+    teacher: Annotated[str, typer.Argument(help="A trained pipeline")],
+    corpus: compare.Corpus,
+    output: compare.Output,
+    train_limit: Annotated[int, typer.Option(help="First training docs, with gold")] = 4000,
+    minutes: Annotated[float, typer.Option(help="CPU time of each student")] = 8.0,
+    system: Annotated[str, typer.Option(help="Of the students")] = "locate_and_label_ner",
+    way: Annotated[List[str], typer.Option(help="Repeat for several")] = WAYS,
+    seed: compare.Seeds = [0],  # noqa: B006
+) -> None:
+    """Let the teacher teach, train what has no result in the output folder yet, and print the
+    table."""
+    if unknown := set(way).difference(WAYS):
+        raise typer.BadParameter(f"No way is {unknown.pop()!r}: {', '.join(WAYS)}.")
+    data = output / "data"
+    if not data.exists():
+        write_data(teacher, corpus, data, train_limit)
+    settings: Dict[str, Any] = {"teacher": Path(teacher).name, "corpus": str(corpus)}
+    settings.update(train_limit=train_limit, minutes=minutes, student=system, gpu_id=-1)
+    settings.update({part: str(corpus / f"{part}.spacy") for part in ("dev", "test")})
+    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_cnn.cfg")
+    limit_time(config["training"], minutes, cpu_clock=True)
+    tasks = []
+    for number, name in itertools.product(seed, way):
+        config["paths"].update(train=str(data / name), dev=settings["dev"])
+        config["system"]["seed"] = number
+        target = output / f"{name.replace(', ', '_').replace(' ', '_')}_seed{number}.json"
+        own = {**settings, "system": name, "seed": number}
+        tasks.append(Task(own, target, config.to_str()))
+    train_each(tasks, train_and_score, typer.echo, command=command())
+    report(output)
+
+
+def write_data(teacher: str, corpus: Path, folder: Path, train_limit: int) -> None:
+    """A folder of `.spacy` files for each way."""
+    docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
+    for way in WAYS:
+        (folder / way).mkdir(parents=True)
+        _write(folder / way / "gold.spacy", docs[:train_limit])
+    texts, taught = folder / "texts.jsonl", folder / TAUGHT / "taught.spacy"
+    srsly.write_jsonl(texts, [{"text": doc.text} for doc in docs[train_limit:]])
+    teach_cli(teacher, texts, taught)
+    plain = list(DocBin().from_disk(taught).get_docs(spacy.blank("en").vocab))
+    for doc in plain:
+        doc.spans["sc"].attrs.pop(WEIGHTS)
+    _write(folder / UNWEIGHTED / "taught.spacy", plain)
+
+
+def _write(path: Path, docs: List[Doc]) -> None:
+    DocBin(docs=docs, store_user_data=True).to_disk(path)
+
+
+@app.command()
+def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
+    """Print the results as a Markdown table."""
+    results = results_in(output)
+    if not results:
+        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
+    typer.echo(tables.teaching(results))
+
+
+if __name__ == "__main__":
+    app()
