@@ -26,8 +26,7 @@ from benchmarks.harness import Data, Output, Stopwatch, in_process, write_output
 from benchmarks.passes import seconds
 from benchmarks.systems import read
 from spacy_nested_ner.cli.pipelines import read_examples
-from spacy_nested_ner.encoders.batching import cut_batches
-from spacy_nested_ner.encoders.sorted_transformer import BATCH_PIECES
+from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
 from spacy_nested_ner.layers.int8 import to_int8
 from spacy_nested_ner.pipeline.compress import compress
 
@@ -162,9 +161,16 @@ def _onnx(model: Any) -> Encoder:
         ids = torch.ones((2, 8), dtype=torch.long)
         mask = torch.ones_like(ids)
         mask[1, 6:] = 0
-        names = {"input_names": ["ids", "mask"], "output_names": ["states"]}
         axes = {name: {0: "batch", 1: "pieces"} for name in ("ids", "mask", "states")}
-        torch.onnx.export(model, (ids, mask), files[0], **names, dynamic_axes=axes, dynamo=False)
+        torch.onnx.export(
+            model,
+            (ids, mask),
+            files[0],
+            input_names=["ids", "mask"],
+            output_names=["states"],
+            dynamic_axes=axes,
+            dynamo=False,
+        )
         quantize_dynamic(*files, weight_type=QuantType.QInt8, per_channel=True)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -198,7 +204,7 @@ def _vectors(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> List[Te
     found: Dict[int, Tensor] = {}
     for begin in range(0, len(inputs), batch_size):
         lengths = torch.tensor([len(ids) for ids in inputs[begin : begin + batch_size]]).numpy()
-        for rows in cut_batches(lengths, BATCH_PIECES["cpu"]):
+        for rows in cut_batches(lengths, pieces_at_once(torch.device("cpu"))):
             chosen = [inputs[begin + row] for row in rows]
             ids = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
             mask = (

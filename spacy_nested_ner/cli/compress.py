@@ -6,7 +6,7 @@ import re
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Tuple
 
 import typer
 from wasabi import msg
@@ -114,7 +114,7 @@ def _speed(pipelines: "Dict[str, Language]", examples: "List[Example]") -> List[
 
 def print_report(report: Dict[str, Any]) -> None:
     """Scores and speed, before and after."""
-    rows = []
+    rows: List[Tuple[str, ...]] = []
     for name, before in report["scores"]["before"].items():
         rows.append((name, f"{before:.2f}", f"{_after(report, name):.2f}"))
     for row in report["speed"]:

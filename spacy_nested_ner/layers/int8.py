@@ -127,8 +127,8 @@ class Int8SelfAttention(nn.Module):
 
     def _attend(self, joint: Tensor) -> Tensor:
         """`(batch, pieces, 3 h)` to `(batch, pieces, h)`."""
-        heads = (split_heads(part, self.heads) for part in joint.chunk(3, dim=-1))
-        return join_heads(F.scaled_dot_product_attention(*heads))
+        query, key, value = (split_heads(part, self.heads) for part in joint.chunk(3, dim=-1))
+        return join_heads(F.scaled_dot_product_attention(query, key, value))
 
 
 def _lengths(real: Tensor) -> List[int]:
