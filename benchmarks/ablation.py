@@ -2,7 +2,7 @@
 equal CPU time.
 
 python -m benchmarks.ablation diffusion corpus/genia/train.spacy corpus/genia/dev.spacy
-python -m benchmarks.ablation piqn TRAIN DEV --only recommended --only "quantity 0.75" --output results/piqn.json
+python -m benchmarks.ablation piqn TRAIN DEV --only recommended --only "quantity 0.2" --output results/piqn.json
 
 The variants of each system are in `benchmarks/ablations`. What the output has already is not
 trained again.

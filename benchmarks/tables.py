@@ -115,6 +115,7 @@ MEASURED = {
     "encoder_by_blis": ("CNN alone", "{:.2f}"),
     "prediction_by_blis": ("prediction", "{:.2f}"),
     "training_by_blis": ("training step", "{:.2f}"),
+    "pipe_rate": ("rate, by that of the bare loop", "{:.2f}"),
     "texts": ("texts", "{}"),
     "second_mib": ("second half, MiB", "{:.0f}"),
     "growth": ("growth", "{:.1%}"),

@@ -13,12 +13,14 @@ from benchmarks import (
     growth,
     inference,
     mrc_cost,
+    pipe,
     products,
     shares,
     speed,
     tables,
     where_time_goes,
 )
+from tests.conftest import make_pipeline, train
 from tests.test_benchmarks import app_of, invoke, write_docs
 
 ROOT = Path(__file__).parents[1]
@@ -209,3 +211,13 @@ def test_products(tmp_path) -> None:
     assert "| system | CNN alone | prediction | training step |" in table
     (cell,) = srsly.read_json(tmp_path / "out.json")["cells"]
     assert cell.pop("system") == "piqn_ner" and all(0 < value < 5 for value in cell.values())
+
+
+def test_what_a_pipe_costs_beside_its_model(tmp_path) -> None:
+    write_docs(tmp_path / "docs.spacy")
+    train(make_pipeline("piqn_ner"), 3).to_disk(tmp_path / "model")
+    options = ("--model", tmp_path / "model", "--sentences", "30", "--output", tmp_path / "o.json")
+    table = invoke(app_of(pipe.main), tmp_path / "docs.spacy", *options)
+    assert "| system | sentences/s | rate, by that of the bare loop |" in table
+    (cell,) = srsly.read_json(tmp_path / "o.json")["cells"]
+    assert 0 < cell["pipe_rate"] < 5 and cell["sentences_per_second"] > 0

@@ -66,6 +66,9 @@ def doccano(path: Path, lines: int) -> None:
 def test_ones_own_corpus_from_the_export_to_a_package(tmp_path) -> None:
     shutil.copy(ROOT / "project.yml", tmp_path)
     doccano(tmp_path / "export.jsonl", 40)
+    card = tmp_path / "packages" / "de_staedte-0.0.1" / "README.md"  # of an older build
+    card.parent.mkdir(parents=True)
+    card.write_text("old")
     own = {"corpus": "staedte", "format": "doccano", "source": "export.jsonl", "lang": "de"}
     variables = [word for name, value in own.items() for word in (f"--vars.{name}", value)]
     command = [sys.executable, "-m", "spacy", "project", "run", "own", str(tmp_path), *variables]
@@ -75,6 +78,7 @@ def test_ones_own_corpus_from_the_export_to_a_package(tmp_path) -> None:
     (pipeline,) = scores["pipelines"]
     assert pipeline["strict"]["micro"]["f"] > 0.9
     assert list((tmp_path / "packages").rglob("de_staedte-0.0.1.tar.gz"))
+    assert "ORG" in card.read_text("utf8")
     nlp = spacy.load(tmp_path / "training" / "staedte" / "model-best")
     doc = nlp("Die Universität von Stadt 99 ruft.")
     assert {(span.text, span.label_) for span in doc.spans["sc"]} == {

@@ -17,7 +17,7 @@ VARIANTS: Variants = {
     "recommended": {},
     "no anchors in the matching": {"match_anchor": 0.0},
     "one-to-one assignment": {"assignment": "one_to_one"},
-    "quantity 0.75": {"quantity": 0.75},
+    "quantity 0.2": {"quantity": 0.2},
     "static assignment": {"assignment": "static"},
     "no query interaction": {"query_interaction": False},
     "60 learned queries": LEARNED,

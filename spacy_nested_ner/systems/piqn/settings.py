@@ -93,7 +93,7 @@ class PIQNSettings(ModelSettings):
         "dynamic", choices=("dynamic", "one_to_one", "static"), source="eq. 9, table 3"
     )
     quantity: float = setting(
-        0.2, least=0, most=1, source="eq. 9; configs/piqn_paper.cfg; benchmarks/ablations"
+        0.75, least=0, most=1, source="eq. 9; configs/piqn_paper.cfg; benchmarks/ablations"
     )
     match_anchor: float = setting(1.0, source="benchmarks/ablations")
 
