@@ -146,6 +146,16 @@ def cells(folder: str, file: str) -> str:
     return f"{tables.measurements(result)}\n\n{machine(result)}\n\n{shell([result['command']])}"
 
 
+def compressed(folder: str, file: str) -> str:
+    """F1 and size of a pipeline with int8 weights beside those it had before."""
+    result = read(folder, file)
+    rows = [
+        [kind, f"{result['f1'][kind]:.2f}", f"{result['megabytes'][kind]:.1f}"]
+        for kind in ("float32", "int8")
+    ]
+    return tables.markdown(["weights", "F1", "MB on disk"], rows)
+
+
 def ablation(folder: str, file: str) -> str:
     """The variants of a system, and the command that measured them."""
     result = read(folder, file)
@@ -266,6 +276,7 @@ def define_env(env: Any) -> None:
         shares_command,
         cells,
         ablation,
+        compressed,
         without_training,
         stress,
         stress_by_format,

@@ -106,7 +106,13 @@ def test_growth_and_shares_have_the_figures_of_the_files(macros) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "file"),
-    [("mrc_minilm", "forms.json"), ("mrc_minilm", "single.json"), ("diffusion_cnn", "steps.json")],
+    [
+        ("mrc_minilm", "forms.json"),
+        ("mrc_minilm", "single.json"),
+        ("diffusion_cnn", "steps.json"),
+        ("int8_minilm", "pipeline.json"),
+        ("int8_minilm", "ways.json"),
+    ],
 )
 def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: str) -> None:
     result_file = json.loads((RESULTS / folder / file).read_text("utf8"))
@@ -115,6 +121,7 @@ def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: s
     assert len(rows(text)) == len(found)
     assert f"python {macros.tables.runnable(result_file['command'])}\n" in text
     shown = {"f": "{:.1%}", "prediction": "{:.2f}", "training": "{:.2f}", "kept_ms": "{:.0f}"}
+    shown.update(speedup="{:.2f}", speedup_8="{:.2f}")
     for row, cell in zip(rows(text), found):
         wanted = [form.format(cell[name]) for name, form in shown.items() if name in cell]
         assert wanted and set(wanted) <= set(row)
