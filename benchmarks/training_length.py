@@ -57,7 +57,8 @@ def run(
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
     """Print the results as a Markdown table."""
-    found = {folder.name: results_in(folder) for folder in output.glob("*_passes")}
+    folders = {folder.name: results_in(folder) for folder in output.glob("*_passes")}
+    found = {name: results for name, results in folders.items() if results}
     if not found:
         raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
     typer.echo(tables.training_length(found))

@@ -115,6 +115,25 @@ def init_trials(*folders: str) -> str:
     return f"{tables.init_trials(found)}\n\n{machine(results[0])}\n\n{shell(commands)}"
 
 
+def training_length(folder: str) -> str:
+    """F1 by the number of sentences and of passes over them, and the commands."""
+    found = {
+        path.name: trainings.results_in(path)
+        for path in sorted((ROOT / RESULTS / folder).iterdir())
+    }
+    results = [result for each in found.values() for result in each]
+    commands = list(dict.fromkeys(result["command"] for result in results))
+    return f"{tables.training_length(found)}\n\n{machine(results[0])}\n\n{shell(commands)}"
+
+
+def picking(folder: str) -> str:
+    """Picked sentences beside random ones, and the commands that trained on them."""
+    result = read(folder, "picking.json")
+    commands = list(dict.fromkeys(run["command"] for run in result["runs"]))
+    shown = tables.picking(result["cells"])
+    return f"{shown}\n\n{machine(result['runs'][0])}\n\n{shell(commands)}"
+
+
 def growth(folder: str, axis: str) -> str:
     """How time and memory grow along an axis."""
     return tables.growth(read(folder, "growth.json")["cells"], axis)
@@ -270,6 +289,8 @@ def define_env(env: Any) -> None:
         comparison,
         best_systems,
         init_trials,
+        training_length,
+        picking,
         growth,
         growth_commands,
         shares,
