@@ -18,8 +18,8 @@ VARIANTS: Variants = {
     "early version of the paper": {"pairing": "nearest", "boundary_loss": "dice"},
     "match of gold pairs": {"candidates": "gold"},
     "match of all pairs": {"candidates": "all"},
-    "all layers together": {"tok2vec": {"joint_layers": None}},
-    "top 2 layers together": {"tok2vec": {"joint_layers": 2}},
-    "top layer together": {"tok2vec": {"joint_layers": 1}},
-    "late interaction": {"tok2vec": {"joint_layers": 0}, "batch_words": 2048},
+    "all layers together": {"tok2vec": {"joint_layers": None}, "batch_words": 512},
+    "top 2 layers together": {"tok2vec": {"joint_layers": 2}, "batch_words": 512},
+    "top layer together": {"tok2vec": {"joint_layers": 1}, "batch_words": 512},
+    "late interaction": {"tok2vec": {"joint_layers": 0}},
 }
