@@ -1,6 +1,7 @@
 """What tests of every system share."""
 
 import contextlib
+import signal
 import string
 import zipfile
 from functools import partial, wraps
@@ -284,6 +285,12 @@ def assert_same_found(got: List[tuple], expected: List[tuple], more_than: int = 
     for (_, a), (_, b) in zip(got, expected):
         assert a == pytest.approx(b, abs=1e-4)
     assert sum(len(spans) for spans, _ in got) > more_than
+
+
+def heed_interrupts() -> None:
+    """For a process that is to get SIGINT: a shell's background jobs, and what they start, ignore
+    it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def save_bert(path: Path, layers: int = 2) -> None:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from functools import partial
 from urllib.request import urlopen
 
 import pytest
@@ -18,7 +17,7 @@ import srsly
 
 from spacy_nested_ner.cli.evaluate import short_names
 from tests.cli.commands import run
-from tests.conftest import make_pipeline, train
+from tests.conftest import heed_interrupts, make_pipeline, train
 
 URL = "http://127.0.0.1:"
 
@@ -63,8 +62,7 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         text=True,
-        # A shell's background jobs, and what they start, ignore it.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heed_interrupts,
     ) as process:
         lines = []
         while not lines or not lines[-1].startswith(URL):

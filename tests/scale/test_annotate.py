@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.files import DRAFT
 from spacy_nested_ner.scale.outputs import MANIFEST
+from tests.conftest import heed_interrupts
 from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
@@ -108,7 +109,9 @@ def annotate(*args: Any, code: int = 0) -> str:
 def start(environment: Dict[str, str], *args: Any) -> subprocess.Popen:
     command = [sys.executable, "-m", "spacy", "nested-ner", "annotate", *map(str, args)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+    return subprocess.Popen(
+        command, env=environment, start_new_session=True, preexec_fn=heed_interrupts, **pipes
+    )
 
 
 def files(folder: Path) -> Dict[str, bytes]:
