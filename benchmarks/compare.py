@@ -10,7 +10,6 @@ there already are not run again. The plot needs matplotlib.
 """  # noqa: E501
 
 import itertools
-import statistics
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
@@ -23,11 +22,12 @@ from spacy.tokens import Doc
 from thinc.api import Config
 
 from benchmarks.harness import command, peak
-from benchmarks.passes import encoder_seconds, seconds
+from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
 from benchmarks.systems import CONFIGS, SYSTEMS, read, use_transformer
 from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train, train_each
 from spacy_nested_ner.training.budget import limit_time
 
@@ -43,6 +43,21 @@ MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfl
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
+
+# Settings of `run` for other benchmarks: what they do not set, in trainings of so many steps.
+BY_STEPS: Dict[str, Any] = {
+    "transformer": None,
+    "mixed_precision": False,
+    "frozen": False,
+    "adversarial": None,
+    "minutes": 0.0,
+    "cpu_clock": False,
+    "train_limit": 0,
+    "choose_limit": 0,
+    "speed": False,
+    "threads": 1,
+    "gpu_id": -1,
+}
 
 
 @app.command()
@@ -117,15 +132,7 @@ def less_data(
 ) -> None:
     """F1 of trainings on a share of the data, in as many passes as that on all of it, but no fewer
     steps than some (section 5.4 and figure 1 of BERT-MRC); a table and `less_data.svg`."""
-    settings = {
-        **locals(),
-        "minutes": 0.0,
-        "cpu_clock": False,
-        "frozen": False,
-        "threads": 1,
-        "gpu_id": -1,
-    }
-    settings.update(speed=False, choose_limit=dev_limit, adversarial=None)
+    settings = {**BY_STEPS, **locals(), "choose_limit": dev_limit}
     curves: Dict[str, List[float]] = {}
     for share in percent:
         n_steps = max(least_steps, steps * share // 100)
@@ -185,10 +192,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
 
 def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
     """t(pipeline) / t(encoder alone), median of three pairs."""
-    pairs = [
-        seconds(nlp, docs, batch_size) / encoder_seconds(nlp, docs, batch_size) for _ in range(3)
-    ]
-    return statistics.median(pairs)
+    times = in_turn(passes_of(nlp, docs, batch_size), 3)
+    return median_ratio(times["whole"], times["encoder"])
 
 
 @app.command()

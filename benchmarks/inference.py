@@ -21,8 +21,15 @@ from thinc.api import Adam
 
 from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, peak, write_output
-from benchmarks.passes import encoder_seconds, pass_seconds, seconds, training_seconds
+from benchmarks.passes import (
+    encoder_seconds,
+    pass_seconds,
+    passes_of,
+    seconds,
+    training_seconds,
+)
 from benchmarks.systems import SYSTEMS, UNFILTERED, read, untrained_system
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -154,10 +161,8 @@ def untrained_costs(
     nlp = untrained_system(system, docs, transformer, **changes)
     found = {"training": statistics.median(training_seconds(nlp, docs) for _ in range(repeats))}
     for size in batch_sizes:
-        ratios = (
-            seconds(nlp, docs, size) / encoder_seconds(nlp, docs, size) for _ in range(repeats)
-        )
-        found[f"ratio_{size}"] = statistics.median(ratios)
+        times = in_turn(passes_of(nlp, docs, size), repeats)
+        found[f"ratio_{size}"] = median_ratio(times["whole"], times["encoder"])
     return found
 
 

@@ -11,6 +11,7 @@ import importlib.util
 import statistics
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, List, Tuple
 
@@ -26,6 +27,7 @@ from benchmarks.harness import Data, Output, Stopwatch, in_process, write_output
 from benchmarks.passes import seconds
 from benchmarks.systems import read
 from spacy_nested_ner.cli.pipelines import read_examples
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
 from spacy_nested_ner.layers.int8 import to_int8
 from spacy_nested_ner.pipeline.compress import compress
@@ -76,13 +78,11 @@ def costs(model: str, data: Path, limit: int, score_limit: int, repeats: int) ->
 def _ratio(
     pipelines: Dict[str, Language], docs: List[Any], batch_size: int, repeats: int
 ) -> Dict[str, Any]:
-    times: Dict[str, List[float]] = {name: [] for name in pipelines}
-    for _ in range(1 + repeats):
-        for name, nlp in pipelines.items():
-            times[name].append(seconds(nlp, docs, batch_size))
-    # The first runs make what is made once.
-    pairs = [a / b for a, b in zip(times["float32"][1:], times["int8"][1:])]
-    per_doc = {f"{n}_ms": 1000 * statistics.median(t[1:]) / len(docs) for n, t in times.items()}
+    runs = {name: partial(seconds, nlp, docs, batch_size) for name, nlp in pipelines.items()}
+    in_turn(runs, 1)
+    times = in_turn(runs, repeats)
+    pairs = [a / b for a, b in zip(times["float32"], times["int8"])]
+    per_doc = {f"{n}_ms": 1000 * statistics.median(t) / len(docs) for n, t in times.items()}
     return {**per_doc, "speedup": statistics.median(pairs), "least": min(pairs), "most": max(pairs)}
 
 
@@ -119,8 +119,7 @@ def ways_costs(name: str, data: Path, limit: int, repeats: int) -> Dict[str, Any
         cell: Dict[str, Any] = {"way": way}
         for size, of_all in times.items():
             cell[f"ms_{size}"] = 1000 * statistics.median(of_all[way]) / len(inputs)
-            pairs = zip(of_all["float32"], of_all[way])
-            cell[f"speedup_{size}"] = statistics.median(a / b for a, b in pairs)
+            cell[f"speedup_{size}"] = median_ratio(of_all["float32"], of_all[way])
         cells.append(
             {**cell, "error": _distance(alone, expected), "by_batch": _distance(batched, alone)}
         )
@@ -189,14 +188,16 @@ def _times(
     """CPU seconds of runs in turn, by batch size and way."""
     found: Dict[int, Dict[str, List[float]]] = {}
     for size in BATCH_SIZES:
-        found[size] = {way: [] for way in encoders}
-        for run in range(1 + repeats):
-            for way, encoder in encoders.items():
-                with Stopwatch() as watch:
-                    _vectors(encoder, inputs, size)
-                if run:  # the first one makes what is made once
-                    found[size][way].append(watch.cpu)
+        runs = {way: partial(_seconds, encoder, inputs, size) for way, encoder in encoders.items()}
+        in_turn(runs, 1)
+        found[size] = in_turn(runs, repeats)
     return found
+
+
+def _seconds(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> float:
+    with Stopwatch() as watch:
+        _vectors(encoder, inputs, batch_size)
+    return watch.cpu
 
 
 def _vectors(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> List[Tensor]:

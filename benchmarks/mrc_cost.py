@@ -22,8 +22,9 @@ from spacy.util import fix_random_seed
 from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, peak, write_output
 from benchmarks.inference import SORTED
-from benchmarks.passes import NO_OPTIMIZER, encoder_seconds, seconds
+from benchmarks.passes import NO_OPTIMIZER, passes_of, seconds
 from benchmarks.systems import questions_for, read
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.model.types import encoder_of
 
@@ -135,14 +136,11 @@ def prediction_costs(
     before = peak()
     seconds(nlp, docs, 64)
     mib = peak() - before
-    component, alone = [], []
-    for _ in range(repeats):
-        component.append(seconds(nlp, docs, 64))
-        alone.append(encoder_seconds(nlp, docs, 64))
+    times = in_turn(passes_of(nlp, docs, 64), repeats)
     return {
-        "seconds": statistics.median(component),
-        "encoder_seconds": statistics.median(alone),
-        "ratio": statistics.median(a / b for a, b in zip(component, alone)),
+        "seconds": statistics.median(times["whole"]),
+        "encoder_seconds": statistics.median(times["encoder"]),
+        "ratio": median_ratio(times["whole"], times["encoder"]),
         "mib": mib,
     }
 

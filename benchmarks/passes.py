@@ -1,7 +1,8 @@
 """Seconds of passes over docs: of a pipeline, of its encoder alone, and of training steps. CPU
 time; where a GPU is in use, the time until it is done."""
 
-from typing import Any, List
+from functools import partial
+from typing import Any, Callable, Dict, List
 
 from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2VecListener
@@ -31,6 +32,14 @@ def seconds(nlp: Language, docs: List[Doc], batch_size: int) -> float:
         for _ in nlp.pipe(fresh, batch_size=batch_size):
             pass
     return watch.used
+
+
+def passes_of(nlp: Language, docs: List[Doc], batch_size: int) -> Dict[str, Callable[[], float]]:
+    """Passes of the encoder alone and of the whole pipeline, to be run in turn."""
+    return {
+        "encoder": partial(encoder_seconds, nlp, docs, batch_size),
+        "whole": partial(seconds, nlp, docs, batch_size),
+    }
 
 
 def training_seconds(

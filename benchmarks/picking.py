@@ -30,7 +30,6 @@ from spacy_nested_ner.evaluation.data.picking import candidate, pick
 app = typer.Typer(add_completion=False, help=__doc__)
 
 FILE = "picking.json"
-FIXED = {"minutes": 0.0, "cpu_clock": False, "frozen": False, "speed": False, "train_limit": 0}
 
 
 @app.command()
@@ -70,7 +69,7 @@ def run(
     }
     results = Results(output / FILE, **settings)
     docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
-    shared = {**FIXED, **settings, "threads": threads, "gpu_id": gpu_id}
+    shared = {**compare.BY_STEPS, **settings, "threads": threads, "gpu_id": gpu_id}
     shared.update(choose_limit=dev_limit, eval_frequency=max(1, steps // 4))
     for number in seed:
         _Loop(results, docs, {**shared, "seed": number}).run(rounds)

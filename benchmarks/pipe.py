@@ -19,12 +19,11 @@ from spacy.util import minibatch
 from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, write_output
 from benchmarks.passes import seconds
-from benchmarks.systems import SYSTEMS, only_pipe, read, untrained_system
+from benchmarks.systems import NESTED, SYSTEMS, only_pipe, read, untrained_system
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.model.types import HeadInput
 from spacy_nested_ner.pipeline.component import NestedNER
-
-NESTED = [name for name in SYSTEMS if name != "spancat"]
 
 
 def main(
@@ -54,13 +53,15 @@ def share(name: str, data: Path, what: Dict[str, Any]) -> Dict[str, Any]:
     pipe = only_pipe(nlp, lambda _, found: isinstance(found, NestedNER), "of this package")
     many = list(itertools.islice(itertools.cycle(docs), what["sentences"]))
     seconds(nlp, docs[:256], what["batch_size"])  # makes what is made once
-    whole, bare_loop = [], []
-    for _ in range(what["repeats"]):
-        whole.append(seconds(nlp, many, what["batch_size"]))
-        bare_loop.append(bare_seconds(nlp, pipe, many, what["batch_size"]))
+    size = what["batch_size"]
+    runs = {
+        "whole": lambda: seconds(nlp, many, size),
+        "bare": lambda: bare_seconds(nlp, pipe, many, size),
+    }
+    times = in_turn(runs, what["repeats"])
     return {
-        "pipe_rate": statistics.median(b / a for a, b in zip(whole, bare_loop)),
-        "sentences_per_second": len(many) / statistics.median(whole),
+        "pipe_rate": median_ratio(times["bare"], times["whole"]),
+        "sentences_per_second": len(many) / statistics.median(times["whole"]),
     }
 
 

@@ -4,7 +4,7 @@ own (BLIS), of the CNN alone, of predictions and of training steps.
 python -m benchmarks.products corpus/genia/dev.spacy --output results/products.json
 """
 
-import statistics
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, List
 
@@ -16,10 +16,10 @@ from thinc.api import NumpyOps
 from benchmarks import tables
 from benchmarks.harness import Data, Output, in_process, write_output
 from benchmarks.passes import encoder_seconds, seconds, training_seconds
-from benchmarks.systems import SYSTEMS, read, untrained_system
+from benchmarks.systems import NESTED, read, untrained_system
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.encoders.products import TorchProducts
 
-NESTED = [name for name in SYSTEMS if name != "spancat"]
 OPERATIONS = {"blis": NumpyOps(), "torch": TorchProducts()}
 
 
@@ -56,15 +56,16 @@ def ratios(name: str, data: Path, limit: int, batch_size: int, repeats: int) -> 
 def ratio(nlp: Language, run: Callable[[], float], repeats: int) -> float:
     """Time with products by torch, by that with those of Thinc."""
     pipe: Any = nlp.get_pipe("ner")
-    found = []
-    for _ in range(1 + repeats):
-        times = {}
-        for name, operations in OPERATIONS.items():
-            for node in pipe.model.walk():
-                node.ops = operations
-            times[name] = run()
-        found.append(times["torch"] / times["blis"])
-    return statistics.median(found[1:])  # the first runs make what is made once
+
+    def run_with(operations: NumpyOps) -> float:
+        for node in pipe.model.walk():
+            node.ops = operations
+        return run()
+
+    runs = {name: partial(run_with, operations) for name, operations in OPERATIONS.items()}
+    in_turn(runs, 1)
+    times = in_turn(runs, repeats)
+    return median_ratio(times["torch"], times["blis"])
 
 
 if __name__ == "__main__":

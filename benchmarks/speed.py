@@ -20,7 +20,7 @@ from thinc.api import Adam
 
 from benchmarks import tables
 from benchmarks.harness import Output, Stopwatch, in_process, write_output
-from benchmarks.systems import SYSTEMS
+from benchmarks.systems import NESTED
 from spacy_nested_ner.comparison.trainings import bare
 
 WORDS = "the human IL-2 gene promoter binds NF-kappa B in T cells and US courts"
@@ -32,7 +32,6 @@ LIMITS = {
     "proposer_regressor_ner": (1.5, 2.2),
     "diffusion_ner": (2.0, 2.4),
 }
-NESTED = [name for name in SYSTEMS if name != "spancat"]
 
 
 def main(

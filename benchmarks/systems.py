@@ -21,7 +21,8 @@ from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.mrc.questions import number_word
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-SYSTEMS = [*(system.factory for system in all_systems()), "spancat"]
+NESTED = [system.factory for system in all_systems()]
+SYSTEMS = [*NESTED, "spancat"]
 # With these a system with random weights works on all that it looks at, more than a trained one.
 UNFILTERED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_ner": {"filter_threshold": 0.0},

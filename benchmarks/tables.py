@@ -334,3 +334,30 @@ def teaching(results: Sequence[Dict[str, Any]]) -> str:
         f1 = mean_of([each["f1_tuned"] for each in found])
         rows.append([way, len(found), f"{steps:.0f}", f1])
     return markdown(["learned from", "seeds", "steps", "F1"], rows)
+
+
+def long_entities(results: Sequence[Dict[str, Any]]) -> str:
+    """One row for each system: mean F1 on the documents, and the share of entities of each length
+    and of each depth that it finds, of all seeds together."""
+    systems = by_system(results)
+    groups = [
+        (kind, name)
+        for kind in ("by_length", "by_depth")
+        for name in results[0][kind]
+        if results[0][kind][name]["gold"]
+    ]
+    rows = []
+    for system, found in systems.items():
+        cells = [
+            sum(each[kind][name][what] for each in found)
+            for kind, name in groups
+            for what in ("right", "gold")
+        ]
+        shares = [f"{100 * right / gold:.1f}" for right, gold in zip(cells[::2], cells[1::2])]
+        rows.append([system, len(found), mean_of([each["f1"] for each in found]), *shares])
+    counts = [f"{name} ({results[0][kind][name]['gold']})" for kind, name in groups]
+    units = [
+        f"{'words' if kind == 'by_length' else 'depth'} {count}"
+        for (kind, _), count in zip(groups, counts)
+    ]
+    return markdown(["system", "seeds", "F1", *units], rows)

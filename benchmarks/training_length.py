@@ -21,14 +21,6 @@ from spacy_nested_ner.comparison.tables import results_in
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
-FIXED: Dict[str, Any] = {
-    "transformer": None,
-    "mixed_precision": False,
-    "frozen": False,
-    "adversarial": None,
-}
-FIXED.update(minutes=0.0, cpu_clock=False, speed=False, choose_limit=0, threads=1, gpu_id=-1)
-
 
 @app.command()
 def run(
@@ -42,8 +34,8 @@ def run(
     seed: compare.Seeds = [0],  # noqa: B006
 ) -> None:
     """Train what has no result in the output folder yet, and print the table."""
-    settings: Dict[str, Any] = {**FIXED, "corpus": corpus, "system": [system], "seed": seed}
-    settings.update(dev_limit=dev_limit, test_limit=test_limit)
+    settings: Dict[str, Any] = {**compare.BY_STEPS, "corpus": corpus, "system": [system]}
+    settings.update(seed=seed, dev_limit=dev_limit, test_limit=test_limit)
     config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_cnn.cfg")
     batcher = util.registry.resolve({"batcher": config["training"]["batcher"]})["batcher"]
     docs = read(spacy.blank("en"), corpus / "train.spacy", 0)

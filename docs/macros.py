@@ -6,7 +6,7 @@ import html
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Type
+from typing import Any, Dict, List, Sequence, Type
 
 from typer import Context
 from typer.cli import get_docs_for_click
@@ -111,8 +111,7 @@ def init_trials(*folders: str) -> str:
     """What the config of `init` reaches beside that of spaCy for `spancat`, and the commands."""
     found = {Path(each).name: trainings.results_in(ROOT / RESULTS / each) for each in folders}
     results = [result for each in found.values() for result in each]
-    commands = list(dict.fromkeys(result["command"] for result in results))
-    return f"{tables.init_trials(found)}\n\n{machine(results[0])}\n\n{shell(commands)}"
+    return with_commands(tables.init_trials(found), results)
 
 
 def training_length(folder: str) -> str:
@@ -122,16 +121,13 @@ def training_length(folder: str) -> str:
         for path in sorted((ROOT / RESULTS / folder).iterdir())
     }
     results = [result for each in found.values() for result in each]
-    commands = list(dict.fromkeys(result["command"] for result in results))
-    return f"{tables.training_length(found)}\n\n{machine(results[0])}\n\n{shell(commands)}"
+    return with_commands(tables.training_length(found), results)
 
 
 def picking(folder: str) -> str:
     """Picked sentences beside random ones, and the commands that trained on them."""
     result = read(folder, "picking.json")
-    commands = list(dict.fromkeys(run["command"] for run in result["runs"]))
-    shown = tables.picking(result["cells"])
-    return f"{shown}\n\n{machine(result['runs'][0])}\n\n{shell(commands)}"
+    return with_commands(tables.picking(result["cells"]), result["runs"])
 
 
 def growth(folder: str, axis: str) -> str:
@@ -162,7 +158,7 @@ def shares_command(folder: str) -> str:
 def cells(folder: str, file: str) -> str:
     """The measurements of a file one below the other, and the command that made them."""
     result = read(folder, file)
-    return f"{tables.measurements(result)}\n\n{machine(result)}\n\n{shell([result['command']])}"
+    return with_commands(tables.measurements(result), [result])
 
 
 def compressed(folder: str, file: str) -> str:
@@ -178,15 +174,13 @@ def compressed(folder: str, file: str) -> str:
 def ablation(folder: str, file: str) -> str:
     """The variants of a system, and the command that measured them."""
     result = read(folder, file)
-    run = result["runs"][0]
-    return f"{tables.ablation(result['variants'])}\n\n{machine(run)}\n\n{shell([run['command']])}"
+    return with_commands(tables.ablation(result["variants"]), result["runs"])
 
 
 def without_training(folder: str, file: str) -> str:
     """Labels that were not trained, and the command that measured them."""
     result = read(folder, file)
-    shown = tables.without_training(result["labels"])
-    return f"{shown}\n\n{machine(result)}\n\n{shell([result['command']])}"
+    return with_commands(tables.without_training(result["labels"]), [result])
 
 
 def stress(*tests: str) -> str:
@@ -218,9 +212,7 @@ def stress_by_format(test: str) -> str:
 def annotation(file: str) -> str:
     """The ways to annotate many documents, and the commands that measured them."""
     result = read("annotate", file)
-    commands = dict.fromkeys(run["command"] for run in result["runs"])
-    parts = [tables.annotation(result["cells"]), machine(result["runs"][0]), shell([*commands])]
-    return "\n\n".join(parts)
+    return with_commands(tables.annotation(result["cells"]), result["runs"])
 
 
 def plan(sentences: float, words: int) -> str:
@@ -264,6 +256,12 @@ def command_line() -> str:
 def read(folder: str, file: str) -> Dict[str, Any]:
     """A file of results."""
     return json.loads((ROOT / RESULTS / folder / file).read_text("utf8"))
+
+
+def with_commands(shown: str, results: Sequence[Dict[str, Any]]) -> str:
+    """A table, where its figures come from, and the commands that measured them."""
+    commands = dict.fromkeys(result["command"] for result in results)
+    return "\n\n".join([shown, machine(results[0]), shell([*commands])])
 
 
 def machine(result: Dict[str, Any]) -> str:

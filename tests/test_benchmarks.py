@@ -15,6 +15,7 @@ from benchmarks import (
     compare,
     diffusion_steps,
     init_trials,
+    long_entities,
     mrc_zero_shot,
     picking,
     run_time,
@@ -25,6 +26,7 @@ from benchmarks import (
 )
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS
+from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import names_of
@@ -215,6 +217,24 @@ def test_students_of_a_teacher(tmp_path) -> None:
         assert "weights" not in without.spans["sc"].attrs
     unknown = CliRunner().invoke(teaching.app, ["run", *map(str, folders), "--way", "books"])
     assert unknown.exit_code == 2 and "No way is 'books'" in unknown.output
+
+
+def test_recall_by_length_and_depth(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    folders = (tmp_path, tmp_path / "test.spacy", tmp_path / "out")
+    table = invoke(long_entities.app, "run", *folders, "--minutes", 0.05, "--ngrams", 3)
+    assert "| spancat, 1- to 3-grams | 1 |" in table
+    docs = list(DocBin().from_disk(tmp_path / "test.spacy").get_docs(spacy.blank("en").vocab))
+    n_gold = sum(len(doc.spans["sc"]) for doc in docs)
+    for found in results_in(tmp_path / "out"):
+        for groups in (found["by_length"], found["by_depth"]):
+            assert sum(group["gold"] for group in groups.values()) == n_gold
+            assert all(0 <= group["right"] <= group["gold"] for group in groups.values())
+
+
+def test_names_of_groups() -> None:
+    names = [long_entities.group_of(n, (1, 3, 6, 7)) for n in (1, 2, 3, 5, 6, 7, 90)]
+    assert names == ["1-2", "1-2", "3-5", "3-5", "6", "7 and more", "7 and more"]
 
 
 def test_answers_to_one_question_taken_for_another() -> None:

@@ -5,6 +5,7 @@
 import re
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Tuple
 
@@ -94,22 +95,26 @@ def compare(before: "Language", after: "Language", data_path: Path) -> Dict[str,
 
 def _speed(pipelines: "Dict[str, Language]", examples: "List[Example]") -> List[Dict[str, Any]]:
     """Medians of runs in turn, by the clock on the wall."""
+    from spacy_nested_ner.comparison.timing import in_turn, median_ratio
+
     rows = []
     for size in BATCH_SIZES:
         texts = [eg.reference.text for eg in examples[: TIMED_DOCS[size]]]
-        rates: Dict[str, List[float]] = {which: [] for which in pipelines}
-        for _ in range(1 + REPEATS):
-            for which, nlp in pipelines.items():
-                begin = time.perf_counter()
-                for _ in nlp.pipe(texts, batch_size=size):
-                    pass
-                rates[which].append(len(texts) / (time.perf_counter() - begin))
-        # The first run of each is slower: memory is taken, products of each shape are compiled.
-        before, after = (values[1:] for values in rates.values())
-        ratio = statistics.median(b / a for a, b in zip(before, after))
-        medians = {which: statistics.median(values[1:]) for which, values in rates.items()}
+        runs = {which: partial(_rate, nlp, texts, size) for which, nlp in pipelines.items()}
+        in_turn(runs, 1)
+        rates = in_turn(runs, REPEATS)
+        medians = {which: statistics.median(values) for which, values in rates.items()}
+        ratio = median_ratio(rates["after"], rates["before"])
         rows.append({"batch_size": size, **medians, "ratio": ratio})
     return rows
+
+
+def _rate(nlp: "Language", texts: List[str], batch_size: int) -> float:
+    """Docs per second."""
+    begin = time.perf_counter()
+    for _ in nlp.pipe(texts, batch_size=batch_size):
+        pass
+    return len(texts) / (time.perf_counter() - begin)
 
 
 def print_report(report: Dict[str, Any]) -> None:
