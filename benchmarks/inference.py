@@ -122,7 +122,7 @@ def untrained(
     output: Output = None,
 ) -> None:
     """All systems with random weights on one encoder, on one thread: t(pipeline) /
-    t(encoder alone), and the time of training on a sentence beside spancat's.
+    t(encoder alone), and the times of prediction and of training by spancat's.
 
     Nothing reaches the threshold of 1, so that predicted spans cost nothing. The first stage of
     locate_and_label_ner lets every seed pass that an untrained filter gives its threshold to.
@@ -136,13 +136,13 @@ def untrained(
         )
         for each in names
     ]
-    theirs = found[0]["training"]
-    cells = [
-        {"system": each, **costs, "training_ratio": costs["training"] / theirs}
-        for each, costs in zip(names, found)
-    ]
-    rows = [{key: cell[key] for key in cell if key != "training"} for cell in cells]
-    typer.echo(tables.measurements({"cells": rows}))
+    cells = []
+    for each, costs in zip(names, found):
+        ratios = costs.pop("ratios")
+        theirs = {what: costs[what] / found[0][what] for what in costs}
+        by_spancat = {f"{what}_by_spancat": ratio for what, ratio in theirs.items()}
+        cells.append({"system": each, **costs, **ratios, **by_spancat})
+    typer.echo(tables.measurements({"cells": cells}))
     write_output(output, {"cells": cells})
 
 
@@ -155,14 +155,17 @@ def untrained_costs(
     repeats: int,
     adversarial: float,
 ) -> Dict[str, Any]:
-    """Ratios of a system at each batch size, and CPU seconds of training on the docs."""
+    """Ratios of a system at each batch size, and CPU seconds of prediction and of training on the
+    docs."""
     docs = read(spacy.blank("en"), data, limit)
     changes = {} if system == "spancat" else {"adversarial": adversarial}
     nlp = untrained_system(system, docs, transformer, **changes)
-    found = {"training": statistics.median(training_seconds(nlp, docs) for _ in range(repeats))}
+    found: Dict[str, Any] = {"ratios": {}}
+    found["training"] = statistics.median(training_seconds(nlp, docs) for _ in range(repeats))
     for size in batch_sizes:
         times = in_turn(passes_of(nlp, docs, size), repeats)
-        found[f"ratio_{size}"] = median_ratio(times["whole"], times["encoder"])
+        found[f"batch_{size}"] = statistics.median(times["whole"])
+        found["ratios"][f"ratio_{size}"] = median_ratio(times["whole"], times["encoder"])
     return found
 
 

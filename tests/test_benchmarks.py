@@ -197,10 +197,12 @@ def test_training_length_counts_passes(tmp_path) -> None:
 def test_students_of_a_teacher(tmp_path) -> None:
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
     train(make_pipeline("piqn_ner", threshold=0.01), 5).to_disk(tmp_path / "teacher")
-    options = ("--train-limit", 4, "--minutes", 0.05, "--way", "gold and teacher")
+    options = ("--train-limit", 4, "--minutes", 0.05, "--epochs", 1)
     folders = (tmp_path / "teacher", tmp_path, tmp_path / "out")
-    table = invoke(teaching.app, "run", *folders, *options)
+    ways = ("--way", "gold and teacher", "--way", "gold, pretrained CNN")
+    table = invoke(teaching.app, "run", *folders, *options, *ways)
     assert "| learned from | seeds | steps | F1 |" in table and "| gold and teacher | 1 |" in table
+    assert "| gold, pretrained CNN | 1 |" in table
     vocab = spacy.blank("en").vocab
     data = tmp_path / "out" / "data"
     gold, taught, plain = (

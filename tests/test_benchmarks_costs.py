@@ -221,3 +221,15 @@ def test_what_a_pipe_costs_beside_its_model(tmp_path) -> None:
     assert "| system | sentences/s | rate, by that of the bare loop |" in table
     (cell,) = srsly.read_json(tmp_path / "o.json")["cells"]
     assert 0 < cell["pipe_rate"] < 5 and cell["sentences_per_second"] > 0
+
+
+def test_time_of_a_system_by_that_of_spancat(tmp_path) -> None:
+    write_docs(tmp_path / "dev.spacy")
+    options = ("--system", "piqn_ner", "--batch-size", 8, "--limit", 4, "--repeats", 1)
+    output = ("--output", tmp_path / "cnn.json")
+    invoke(inference.app, "untrained", "cnn", tmp_path / "dev.spacy", *options, *output)
+    spancat, piqn = srsly.read_json(tmp_path / "cnn.json")["cells"]
+    assert [cell["system"] for cell in (spancat, piqn)] == ["spancat", "piqn_ner"]
+    assert spancat["batch_8_by_spancat"] == spancat["training_by_spancat"] == 1
+    assert piqn["batch_8_by_spancat"] == pytest.approx(piqn["batch_8"] / spancat["batch_8"])
+    assert piqn["ratio_8"] > 1
