@@ -29,8 +29,8 @@ class PipeSettings(Settings):
     labels_per_span: Optional[int] = setting(None, least=1)
     set_ents: Optional[str] = setting(None, choices=("outermost", "innermost", "highest"))
     split_sentences: bool = setting(True)
-    window: int = setting(128, least=1)
-    stride: int = setting(96, least=1)
+    window: int = setting(192, least=1)
+    stride: int = setting(128, least=1)
     adversarial: float = setting(0.0, least=0, source="Miyato et al. 2017, section 3")
 
     def conflict(self) -> Optional[str]:

@@ -111,7 +111,7 @@ def test_wrong_shared_settings(name, value, within, pipelines, monkeypatch) -> N
 def test_a_stride_that_leaves_tokens_unread(pipelines, monkeypatch) -> None:
     nlp = pipelines["piqn_ner"]
     monkeypatch.setitem(nlp.get_pipe("ner").cfg, "stride", 400)
-    with pytest.raises(ValueError, match=r"'ner': stride \(400\).*window \(128\).*never be read"):
+    with pytest.raises(ValueError, match=r"'ner': stride \(400\).*window \(192\).*never be read"):
         nlp("p53 binds")
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from spacy_nested_ner.pipeline.segments import cut_segments
+from spacy_nested_ner.pipeline.settings import PipeSettings
 
 VOCAB = spacy.blank("en").vocab
 
@@ -24,6 +25,19 @@ def test_long_sentence_is_cut_into_windows() -> None:
     segments = cut_segments([make_doc(10)], window=4, stride=3)
     assert segments.rows.tolist() == [[0, 0, 4], [0, 3, 7], [0, 6, 10]]
     assert segments.core.tolist() == [[-np.inf, 3.5], [3.5, 6.5], [6.5, np.inf]]
+
+
+def test_windows_hold_every_entity_of_up_to_64_words() -> None:
+    usual = PipeSettings()
+    segments = cut_segments([make_doc(1000)], usual.window, usual.stride)
+    for start in range(1000 - 64 + 1):
+        middle = start + 63 / 2
+        (whole,) = (
+            first <= start and start + 64 <= end
+            for (_, first, end), (low, high) in zip(segments.rows, segments.core)
+            if low <= middle < high
+        )
+        assert whole, start
 
 
 def test_no_docs() -> None:
