@@ -132,10 +132,11 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     vocab = X.docs[0].vocab
     question_docs = [Doc(vocab, words=question_words(question)) for question in X.questions]
     node, module = model.get_ref("cross"), _cross_shim(model).module
-    rate = node.attrs["dropout_rate"] if is_train else 0.0
-    for dropout in (m for m in module.modules() if isinstance(m, nn.Dropout)):
-        dropout.p = rate
-    module.train(is_train)
+    if module.training != is_train:  # every part is told: too much for every doc
+        module.train(is_train)
+    if is_train:
+        for dropout in (m for m in module.modules() if isinstance(m, nn.Dropout)):
+            dropout.p = node.attrs["dropout_rate"]
     # One pool of words that every pair picks its own from.
     if is_train:
         pool, backprop = _learning_pool(model, X.docs, question_docs)

@@ -43,7 +43,8 @@ def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) 
     if is_train and any(map(is_int8, modules)):
         raise ValueError(f"A pretrained encoder cannot learn: {CANNOT_LEARN}.")
     for module in modules:
-        module.train(is_train)
+        if module.training != is_train:  # every part is told: too much for every doc
+            module.train(is_train)
     precision: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if is_train and mixed_precision:
         device = next(modules[0].parameters()).device.type
@@ -52,7 +53,7 @@ def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) 
         with torch.set_grad_enabled(is_train), precision:
             yield
     finally:
-        for module in modules:
+        for module in modules if is_train else ():
             module.eval()
 
 
