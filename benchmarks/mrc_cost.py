@@ -208,7 +208,7 @@ def pipeline(
         model["batch_words"] = BATCH_WORDS[form]
     elif form == "once":
         model["tok2vec"] = {**SORTED, "name": encoder}
-        model["hidden_width"] = 192
+        model.update(hidden_width=192, joint_layers=2)
     nlp = spacy.blank("en")
     questions = questions_for([f"L{i}" for i in range(n_labels)])
     model["questions"] = questions

@@ -130,6 +130,18 @@ def picking(folder: str) -> str:
     return with_commands(tables.picking(result["cells"]), result["runs"])
 
 
+def teaching(folder: str) -> str:
+    """What plain text is worth beside gold, and the commands that trained on it."""
+    results = trainings.results_in(ROOT / RESULTS / folder)
+    return with_commands(tables.teaching(results), results)
+
+
+def long_entities(folder: str) -> str:
+    """Which entities are found, by length and depth, and the commands that measured it."""
+    results = trainings.results_in(ROOT / RESULTS / folder)
+    return with_commands(tables.long_entities(results), results)
+
+
 def growth(folder: str, axis: str) -> str:
     """How time and memory grow along an axis."""
     return tables.growth(read(folder, "growth.json")["cells"], axis)
@@ -289,6 +301,8 @@ def define_env(env: Any) -> None:
         init_trials,
         training_length,
         picking,
+        teaching,
+        long_entities,
         growth,
         growth_commands,
         shares,

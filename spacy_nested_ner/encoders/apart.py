@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
+from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
 from spacy_nested_ner.encoders.cross_encoder import PairPlaces
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Joint, Window, cut_windows
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
@@ -107,14 +107,6 @@ def _late_layer(model: PairEncoderModel, is_train: bool) -> Optional[LateInterac
     for dropout in (m for m in layer.modules() if isinstance(m, nn.Dropout)):
         dropout.p = model.layers[0].attrs["dropout_rate"] if is_train else 0.0
     return layer
-
-
-def spread(begins: np.ndarray, lengths: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Places of the elements of sequences that begin at `begins`, `(n, longest)` int, 0 at padding;
-    and `(n, longest)` bool, False there. lengths: `(n,)` int."""
-    position = np.arange(lengths.max(initial=0))
-    mask = position < lengths[:, None]
-    return (begins[:, None] + position) * mask, mask
 
 
 class Pool(NamedTuple):

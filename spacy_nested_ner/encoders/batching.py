@@ -1,6 +1,6 @@
 """Batches with little padding."""
 
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -45,6 +45,14 @@ def equal_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
         (rows,) = np.nonzero(lengths == length)
         batches.extend(rows[batch] for batch in cut_batches(lengths[rows], budget))
     return batches
+
+
+def spread(begins: np.ndarray, lengths: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Places of the elements of sequences that begin at `begins`, `(n, longest)` int, 0 at padding;
+    and `(n, longest)` bool, False there. lengths: `(n,)` int."""
+    position = np.arange(lengths.max(initial=0))
+    mask = position < lengths[:, None]
+    return (begins[:, None] + position) * mask, mask
 
 
 class PaddedBatch(NamedTuple):

@@ -11,6 +11,7 @@ from thinc.api import Model
 from thinc.util import to_numpy
 from torch import Tensor, nn
 
+from spacy_nested_ner.encoders.batching import spread
 from spacy_nested_ner.encoders.protocol import (
     PairEncoderModel,
     PairInput,
@@ -21,6 +22,7 @@ from spacy_nested_ner.encoders.question_cache import QuestionCache, state_of
 from spacy_nested_ner.encoders.shim import ModuleShim
 from spacy_nested_ner.encoders.words import declared_width, encode_words, initialize_tok2vec
 from spacy_nested_ner.layers.cross_encoder import CrossEncoder
+from spacy_nested_ner.layers.late_interaction import LateCrossEncoder, LateInteraction
 
 Backprop = Callable[[], List[Any]]
 
@@ -35,21 +37,25 @@ def build_cross_encoder(
 ) -> PairEncoderModel:
     """An encoder of pairs; see `PairInput` and `PairReading`.
 
-    tok2vec: of the sentences, and of the questions too unless `question_tok2vec` is given. The
-    rest: see `CrossEncoder`. Each doc and each question is read by them once, each pair by the
-    transformer. Its parameters belong to the node `model.get_ref("cross")`. Predictions of a model
-    that has not learned since it was loaded read the questions once for all: see `QuestionCache`.
+    tok2vec: of the sentences, and of the questions too unless `question_tok2vec` is given. depth:
+    layers; without any, words meet a question in one layer of late interaction. The rest: see
+    `CrossEncoder` and `LateInteraction`. Each doc and each question is read by them once, each pair
+    by the layers over them, whose parameters belong to the node `model.get_ref("cross")`.
+    Predictions of a model that has not learned since it was loaded read the questions once for all:
+    see `QuestionCache`.
     """
     settings = {
         "hidden_width": hidden_width,
-        "depth": depth,
         "attention_heads": attention_heads,
         "feedforward": feedforward,
     }
+    shim = CrossShim(LateCrossEncoder, settings)
+    if depth:
+        shim = CrossShim(CrossEncoder, {**settings, "depth": depth})
     cross: Model[Any, Any] = Model(
         "cross_layers",
         _is_read_by_its_parent,
-        shims=[CrossShim(CrossEncoder, settings)],
+        shims=[shim],
         attrs={"dropout_rate": 0.0},
     )
     own = [] if question_tok2vec is None else [question_tok2vec]
@@ -132,6 +138,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     vocab = X.docs[0].vocab
     question_docs = [Doc(vocab, words=question_words(question)) for question in X.questions]
     node, module = model.get_ref("cross"), _cross_shim(model).module
+    late = isinstance(module, LateInteraction)
     if module.training != is_train:  # every part is told: too much for every doc
         module.train(is_train)
     if is_train:
@@ -145,10 +152,15 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     places = PairPlaces.of(X, [len(doc) for doc in question_docs])
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
-        index, mask, words, word_mask = (
-            torch.from_numpy(array).to(pool.device) for array in places.rows(X.pairs[batch])
-        )
+        pairs = X.pairs[batch]
+        if late:
+            word, is_word, piece, is_piece = tensors(*places.apart(pairs))
+            return module(pool[word], pool[piece], is_piece), is_word
+        index, mask, words, word_mask = tensors(*places.rows(pairs))
         return module(pool[index], mask, words), word_mask
+
+    def tensors(*arrays: np.ndarray) -> List[Tensor]:
+        return [torch.from_numpy(array).to(pool.device) for array in arrays]
 
     lengths = places.question_lengths[X.pairs[:, 1]] + places.lengths[X.pairs[:, 0]]
     return PairReading(lengths, read), backprop
@@ -235,6 +247,15 @@ class PairPlaces:
         doc, start, end = X.segments.T
         return cls(
             np.cumsum(questions) - questions, questions, doc_begins[doc] + start, end - start
+        )
+
+    def apart(self, pairs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """`(P, words)` indices of the words of each pair's sentence and their bool mask, then those
+        of its question. pairs: `(P, 2)` int, segment and question."""
+        segment, question = pairs.T
+        return (
+            *spread(self.begins[segment], self.lengths[segment]),
+            *spread(self.question_begins[question], self.question_lengths[question]),
         )
 
     def rows(self, pairs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

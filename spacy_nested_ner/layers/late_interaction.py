@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import torch
 from torch import Tensor, nn
 
@@ -55,3 +57,18 @@ class LateInteraction(nn.Module):
         parts = (query, *pieces.chunk(2, dim=-1))
         query, key, value = (split_heads(part, self.layer.heads) for part in parts)
         return self.layer.after_attention(attend(query, key, value, mask), states)
+
+
+class LateCrossEncoder(LateInteraction):
+    """For a `CrossEncoder`'s place. question_width: None where one encoder has read both."""
+
+    def __init__(self, width: int, question_width: Optional[int], **settings: int) -> None:
+        super().__init__(width, question_width or width, **settings)
+
+    def embed_question(self, vectors: Tensor) -> Tensor:
+        """See `read_questions`."""
+        return self.read_questions(vectors)
+
+    def embed_sentence(self, vectors: Tensor) -> Tensor:
+        """See `read_words`."""
+        return self.read_words(vectors)

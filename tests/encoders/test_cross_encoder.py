@@ -28,10 +28,10 @@ def make_input() -> PairInput:
     return PairInput(docs, segments, QUESTIONS, all_pairs(4, 2))
 
 
-def make_model(question_width: int = 0) -> PairEncoderModel:
+def make_model(question_width: int = 0, depth: int = 2) -> PairEncoderModel:
     spacy.util.fix_random_seed(0)
     own = small_cnn(question_width) if question_width else None
-    model = build_cross_encoder(small_cnn(8), own, 12, depth=2, attention_heads=2, feedforward=2)
+    model = build_cross_encoder(small_cnn(8), own, 12, depth, attention_heads=2, feedforward=2)
     X = make_input()
     model.initialize(X=(X.docs, X.segments))
     return model
@@ -62,9 +62,18 @@ def test_a_row_is_a_question_and_a_segment() -> None:
     assert word_mask.sum(1).tolist() == [2, 5]
 
 
+def test_places_of_a_question_and_a_segment_apart() -> None:
+    places = PairPlaces(*map(np.array, ([0, 2], [2, 3], [6, 9], [2, 5])))
+    words, is_word, asked, is_asked = places.apart(np.array([(0, 1), (1, 0)]))
+    assert words.tolist() == [[6, 7, 0, 0, 0], [9, 10, 11, 12, 13]]
+    assert asked.tolist() == [[2, 3, 4], [0, 1, 0]]
+    assert is_word.sum(1).tolist() == [2, 5] and is_asked.sum(1).tolist() == [3, 2]
+
+
+@pytest.mark.parametrize("depth", [2, 0])
 @pytest.mark.parametrize("question_width", [0, 6])
-def test_a_pair_does_not_depend_on_its_batch(question_width) -> None:
-    model = make_model(question_width)
+def test_a_pair_does_not_depend_on_its_batch(question_width, depth) -> None:
+    model = make_model(question_width, depth)
     together, mask = read(model, [1, 4, 6, 3])
     assert together.shape == (4, 4, 12) and model.get_dim("nO") == 12
     for row, i in enumerate([1, 4, 6, 3]):
@@ -73,14 +82,16 @@ def test_a_pair_does_not_depend_on_its_batch(question_width) -> None:
         torch.testing.assert_close(together[row][mask[row]], alone[0], atol=1e-5, rtol=0)
 
 
-def test_the_question_matters() -> None:
-    words, _ = read(make_model(), [0, 1])
+@pytest.mark.parametrize("depth", [2, 0])
+def test_the_question_matters(depth) -> None:
+    words, _ = read(make_model(depth=depth), [0, 1])
     assert (words[0] - words[1]).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize("depth", [2, 0])
 @pytest.mark.parametrize("question_width", [0, 6])
-def test_gradients_reach_what_reads_the_words(question_width) -> None:
-    model, X = make_model(question_width), make_input()
+def test_gradients_reach_what_reads_the_words(question_width, depth) -> None:
+    model, X = make_model(question_width, depth), make_input()
     torch.manual_seed(0)
     goal = torch.randn(8, 4, 12)
 

@@ -239,18 +239,24 @@ def test_the_loss_does_not_depend_on_batch_words(loss) -> None:
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
 
-def test_pairs_are_never_all_encoded_at_once(asked) -> None:
+@pytest.mark.parametrize("joint_layers", [0, 2])
+def test_pairs_are_never_all_encoded_at_once(joint_layers) -> None:
     """However many labels there are, so many words of questions and sentences at a time."""
-    nlp = copy_of(asked)
+    nlp = make_pipeline("mrc_ner", {"questions": QUESTIONS, "joint_layers": joint_layers})
     pipe = nlp.get_pipe("ner")
     for i in range(40):
         pipe.add_label(f"L{i}", question="Which of them ?")
     pipe.model.attrs["batch_words"] = 200
     cross = encoder_of(pipe.model).get_ref("cross").shims[0].module
-    seen: List[int] = []
-    cross.register_forward_pre_hook(lambda module, args: seen.append(args[1].numel()))
+    seen: List[List[int]] = []
+
+    def see(_, args) -> None:  # rows of both, or rows of words and rows of questions
+        seen.append([rows.shape[:2].numel() for rows in args[: 1 if joint_layers else 2]])
+
+    cross.register_forward_pre_hook(see)
     list(nlp.pipe(text for text, _ in SENTENCES))
-    assert max(seen) <= 200 and sum(seen) > 46 * len(SENTENCES) * 5
+    assert max(map(max, seen)) <= 200
+    assert sum(map(sum, seen)) > 46 * len(SENTENCES) * 5
 
 
 def test_the_transformer_over_a_tok2vec_learns_at_the_rate_of_the_head(asked) -> None:

@@ -19,8 +19,7 @@ from spacy_nested_ner.systems.mrc.questions import (
 )
 from spacy_nested_ner.systems.mrc.settings import ATTENTION_HEADS, MRCOptions, MRCSettings
 
-# Of the transformer over a tok2vec: its layers, and their inner width, times hidden_width.
-DEPTH = 2
+# Inner width of each layer over a tok2vec, times hidden_width.
 FEEDFORWARD = 2
 
 
@@ -49,7 +48,7 @@ class MRCSystem(System):
         from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
 
         encoder = build_cross_encoder(
-            tok2vec, own, settings.hidden_width, DEPTH, ATTENTION_HEADS, FEEDFORWARD
+            tok2vec, own, settings.hidden_width, settings.joint_layers, ATTENTION_HEADS, FEEDFORWARD
         )
         return encoder, settings
 

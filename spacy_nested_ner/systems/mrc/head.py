@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, marked
 from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
+# Logit of every start and end before training: a sentence has few answers to one question, and a
+# head that had to learn this first would start slowly.
+PRIOR = -4.6
 # Hidden layer of the match score.
 MATCH_WIDTH = 256
 # Weight of the match among the losses (authors' code); that of starts and of ends is 1.
@@ -43,6 +46,8 @@ class MRC(Head):
         self.boundary_loss = s.boundary_loss
         side = width // 2 if s.two_sided else width
         self.start, self.end = nn.Linear(side, 1), nn.Linear(side, 1)
+        for boundary in (self.start, self.end):
+            nn.init.constant_(boundary.bias, PRIOR)
         self.match = MatchScore(side, MATCH_WIDTH) if s.pairing == "match" else None
         weights = {"start": 1.0, "end": 1.0}
         if self.match is not None:

@@ -22,7 +22,10 @@ class MRCSettings(ModelSettings):
         number in words ("index").
     unanswered_share: share of the questions without an answer that a training step reads, drawn
         anew each time.
-    hidden_width: width of the transformer over a tok2vec; without effect on a PairEncoder.
+    joint_layers: layers of the transformer over a tok2vec, which read question and sentence
+        together; 0: one layer in which words attend to a question, for less time. Without effect on
+        a PairEncoder, which has its own.
+    hidden_width: width of these layers.
     two_sided: starts are read from the first half of a word's vector, ends from the second.
     pairing: how starts and ends are paired: "match" scores each start with each end (section
         3.3.2); "nearest" takes the nearest end (an early version of the paper).
@@ -36,6 +39,7 @@ class MRCSettings(ModelSettings):
     question_source: Optional[str] = setting(None, source="configs/mrc_transformer.cfg")
     query_kind: str = setting("natural", choices=("natural", "pseudo", "index"), source="table 6")
     unanswered_share: float = setting(1.0, least=0, most=1, source="benchmarks/ablations")
+    joint_layers: int = setting(0, least=0, source="configs/mrc_once_transformer.cfg")
     hidden_width: int = setting(128, least=1, source="configs/mrc_once_transformer.cfg")
     two_sided: bool = setting(False, derived=True)
     pairing: str = setting(
