@@ -156,7 +156,7 @@ def test_segments_are_cut_after_the_transformer(bert) -> None:
     """A listener accepts only the whole batch that the transformer has seen: the head's windows
     are cut from its output, in training too."""
     nlp = make_nlp(bert)
-    words = [token.text for doc in docs_of(nlp) for token in doc] * 5
+    words = [token.text for doc in docs_of(nlp) for token in doc] * 8
     reference = Doc(nlp.vocab, words=words)
     reference.spans["sc"] = [Span(reference, 0, 4, "ORG")]
     example = Example(Doc(nlp.vocab, words=words), reference)

@@ -93,9 +93,9 @@ def test_wrong_values_are_named_without_checksums(saved, change: Dict[str, Any])
 
 
 def test_settings_may_be_edited_in_the_file(saved) -> None:
-    change_cfg(saved, {"threshold": 0.75, "window": 99})
+    change_cfg(saved, {"threshold": 0.75, "window": 150})
     cfg = spacy.load(saved).get_pipe("ner").cfg
-    assert (cfg["threshold"], cfg["window"]) == (0.75, 99)
+    assert (cfg["threshold"], cfg["window"]) == (0.75, 150)
 
 
 def test_weights_of_another_training_are_named(saved, tmp_path) -> None:
