@@ -1,5 +1,5 @@
 """What each part of diffusion_ner is worth: its additions to the paper, taken away one by one, the
-rows of the paper's tables 5 and 6, and how None is learned; equal steps, one table.
+rows of the paper's tables 5 and 6, and how None is learned; one table.
 
 python -m benchmarks.ablation diffusion corpus/genia/train.spacy corpus/genia/dev.spacy
 """
@@ -14,7 +14,9 @@ CONFIG = "diffusion_cnn"
 
 # Forms of the head that differ from the default in one choice; each is a variant of its name.
 FORMS: Dict[str, Dict[str, Any]] = {
-    "no rollout": {"rollout": 0},
+    "a rollout": {"rollout": 1},
+    "from noise": {"truncation": 1.0},
+    "from a tenth of the noise": {"truncation": 0.1},
     "one kind of spans": {"span_kinds": 1},
     "no distance bias": {"offset_reach": 0},
     "no answer pooling": {"answer_pooling": False},
@@ -44,16 +46,20 @@ PAPER: Dict[str, Any] = {
     "scale": 1.0,
     "n_spans": 60,
     "repetition": 0.0,
-    "component": {"found_in": "last_step", "steps": 5, "n_spans": 60, "labels_per_span": 1},
+    "component": {
+        "found_in": "last_step",
+        "score": "sum",
+        "steps": 5,
+        "n_spans": 60,
+        "labels_per_span": 1,
+    },
 }
 VARIANTS: Variants = {
     "recommended": {},
     "spans of the last step": {"run_time": {"found_in": "last_step"}},
-    "candidates for None": {"candidate_weight": 1.0},
-    "candidates for None, scored by the label": {
-        "candidate_weight": 1.0,
-        "run_time": {"score": "label"},
-    },
+    "scored by label and pointers": {"run_time": {"score": "sum"}},
+    "no candidates": {"candidate_weight": 0.0, "run_time": {"score": "sum"}},
+    "a noisy span for each word": {"spans_per_word": 1.0},
     "scores of words in the pointers": {"word_weight": 2.0},
     "words of 256": {"word_width": 256},
     "words of 256, and scores of words": {"word_weight": 2.0, "word_width": 256},
@@ -72,6 +78,7 @@ VARIANTS: Variants = {
         "repetition": 1.0,
         "component": {
             "found_in": "last_step",
+            "score": "sum",
             "steps": 5,
             "n_spans": 60,
             "eta": 1.0,

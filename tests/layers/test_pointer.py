@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from spacy_nested_ner.layers.pointer import (
+    OFFSET_SPEED,
     AdditivePointer,
     BilinearPointer,
     OffsetBias,
@@ -36,9 +37,15 @@ def test_bilinear_is_a_scaled_product() -> None:
 
 def test_offset_bias_by_hand() -> None:
     offset = OffsetBias(reach=1)
-    offset.bias.data = torch.tensor([-1.0, 0.0, 1.0])
+    offset.bias.data = torch.tensor([-1.0, 0.0, 1.0]) / OFFSET_SPEED
     bias = offset(torch.tensor([[0, 2]]), n_words=4)
     assert bias.tolist() == [[[0.0, 1.0, 1.0, 1.0], [-1.0, -1.0, 0.0, 1.0]]]
+
+
+def test_an_offset_bias_may_fall_with_the_distance_from_the_start() -> None:
+    bias = OffsetBias(reach=2, slope=0.5)(torch.tensor([[1]]), n_words=5)
+    assert bias.flatten().tolist() == pytest.approx([-0.5, 0.0, -0.5, -1.0, -1.0])
+    assert not OffsetBias(reach=2).bias.any()
 
 
 def test_unknown_pointer_lists_the_known() -> None:

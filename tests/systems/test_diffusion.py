@@ -23,7 +23,12 @@ from spacy_nested_ner.systems.diffusion.decoding import (
     score_by_label,
     score_by_sum,
 )
-from spacy_nested_ner.systems.diffusion.head import Diffusion, label_ranks, nearby_spans
+from spacy_nested_ner.systems.diffusion.head import (
+    Diffusion,
+    label_ranks,
+    nearby_spans,
+    with_entities,
+)
 from spacy_nested_ner.systems.diffusion.network import (
     NoisySpans,
     SpanClassifier,
@@ -316,7 +321,8 @@ def test_words_may_be_wider_than_spans() -> None:
 
 @pytest.mark.parametrize(("repetition", "copies"), [(0.0, 2), (0.5, 4), (1.0, 8)])
 def test_expansion(repetition, copies) -> None:
-    head, gold = make_head(repetition=repetition), Gold.from_lists([[(0, 2, 0), (1, 1, 1)], []])
+    head = make_head(repetition=repetition, truncation=1.0)
+    gold = Gold.from_lists([[(0, 2, 0), (1, 1, 1)], []])
     lengths, real = torch.tensor([[5], [5]]), torch.ones(2, 8, dtype=torch.bool)
     states = head.expand(gold, lengths, real)
     expected = head.process.to_state(torch.tensor([[[0, 2], [1, 1]] * 4, [[0, 0]] * 8]), lengths)
@@ -366,7 +372,8 @@ def test_spans_that_are_padding_are_not_matched_and_learn_nothing() -> None:
 
 
 def test_each_step_of_training_starts_from_the_answer_before() -> None:
-    head, (words, mask) = make_head(rollout=2, auxiliary=True).train(), random_batch((9,) * 40)
+    head = make_head(rollout=2, auxiliary=True, truncation=1.0).train()
+    words, mask = random_batch((9,) * 40)
     process, network = head.process, head.network
     calls, matched, cleaned = [], [], []
     match, reverse_step = head.match, process.reverse_step
@@ -517,10 +524,10 @@ def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
 @pytest.mark.parametrize("found_in", ["every_step", "last_step"])
 @torch.no_grad()
 def test_entities_are_those_of_every_step_or_of_the_last_one(found_in, carried) -> None:
-    head, (words, mask) = make_head().eval(), random_batch(tuple(range(4, 24)))
+    head, (words, mask) = make_head(truncation=1.0).eval(), random_batch(tuple(range(4, 24)))
     calls: List[int] = []
     head.network.classifier.register_forward_hook(lambda *_: calls.append(1))
-    dials = {"steps": 4, "n_spans": 40, "eta": 1.0, "carried": carried}
+    dials = {"steps": 4, "n_spans": 40, "eta": 1.0, "carried": carried, "score": "sum"}
     found = head(words, mask, options=options_of(head, **dials, threshold=0.1, found_in=found_in))
     assert len(calls) == 1  # all at once
     steps = head.trajectory(words, mask, options_of(head, **dials))
@@ -537,7 +544,8 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in, carried) 
 @pytest.mark.parametrize("found_in", ["every_step", "last_step"])
 @torch.no_grad()
 def test_scores_of_labels_are_means_over_spans_of_one_kind_that_meet(found_in) -> None:
-    head, (words, mask) = make_head(span_kinds=2).eval(), random_batch(tuple(range(4, 24)))
+    head = make_head(span_kinds=2, truncation=1.0).eval()
+    words, mask = random_batch(tuple(range(4, 24)))
     head.network.classifier.output.bias.data[0] = -1.0
     dials = {"steps": 4, "n_spans": 40, "score": "label"}
     found = head(words, mask, options=options_of(head, **dials, threshold=0.35, found_in=found_in))
@@ -578,7 +586,7 @@ def test_nan_of_spans_that_are_not_legal_is_seen() -> None:
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_inference_depends_on_the_seed_alone(eta) -> None:
-    head, (words, mask) = make_head().eval(), random_batch()
+    head, (words, mask) = make_head(truncation=1.0).eval(), random_batch()
     options = options_of(head, eta=eta, seed=3)
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -654,7 +662,7 @@ def test_a_label_found_in_one_step_outlives_a_surer_label_of_another_step() -> N
         Denoised(one, one.long(), spans, spans, one, label, score)
         for label, score in zip(labels, scores)
     ]
-    found = make_head(2).entities(steps, DiffusionOptions(threshold=0.8))
+    found = make_head(2).entities(steps, DiffusionOptions(threshold=0.8, score="sum"))
     assert rows_of(found) == [(0, 1, 2, 0), (0, 1, 2, 1)]
     assert sorted(found.score.tolist()) == pytest.approx([0.84, 0.9])
 
@@ -673,9 +681,65 @@ def test_spans_of_a_longer_neighbour_are_neither_seen_nor_predicted() -> None:
         torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=0)
 
 
+@torch.no_grad()
+def test_a_truncated_process_starts_from_short_spans_all_over_each_sentence() -> None:
+    head, (words, mask) = make_head(truncation=0.25).eval(), random_batch((30, 7, 1))
+    times_read = []
+    head.network.time.register_forward_pre_hook(lambda _, args: times_read.append(args[0].tolist()))
+    options = options_of(head, n_spans=None, spans_per_word=2.0, steps=2)
+    first = head.trajectory(words, mask, options)[0]
+    torch.testing.assert_close(torch.tensor(times_read), torch.tensor([[0.249, 0.124]]))
+    for row, n_words in enumerate((30, 7, 1)):
+        spans = first.noisy[row][first.real[row]]
+        assert len(spans) == 60 and spans[:, 0].unique().tolist() == list(range(n_words))
+        begins, width = spans[:, 0], spans[:, 1] - spans[:, 0]
+        assert set(width[begins + 8 < n_words].tolist()) == ({0, 2, 8} if n_words > 8 else set())
+        assert spans.max() == n_words - 1
+        alone = head.trajectory(
+            words[row : row + 1, :n_words], mask[row : row + 1, :n_words], options
+        )
+        assert torch.equal(alone[0].noisy[0], spans)
+
+
+def test_training_of_a_truncated_process_stays_near_its_start() -> None:
+    head, (words, mask) = (
+        make_head(truncation=0.1, repetition=0.0).train(),
+        random_batch((30,) * 60),
+    )
+    encoded = head.network.encode(words, mask)
+    noisy, state, timestep = head.start(encoded, Gold.from_lists([[]] * 60))
+    assert 50 < timestep.max() < 100 and timestep.min() < 20
+    assert torch.equal(head.process.to_spans(state, encoded.lengths), noisy.spans)
+    # Of noise alone a span would have twelve words.
+    width = (noisy.spans[..., 1] - noisy.spans[..., 0]).float()
+    assert 2 < width.mean() < 6
+
+
+def test_some_candidates_are_entities_and_some_lie_beside_them() -> None:
+    torch.manual_seed(0)
+    gold = Gold.from_lists([[(10, 20, 0), (3, 3, 1)], []])
+    spans, lengths = torch.full((2, 2000, 2), 27), torch.tensor([[30], [30]])
+    first, second = with_entities(spans, gold, lengths)
+    assert torch.equal(second, spans[1])
+    shares = []
+    for begin, end in ((10, 20), (3, 3), (27, 27)):
+        shares.append((first == torch.tensor([begin, end])).all(-1).float().mean().item())
+    # Beside an entity are 25 places of equal chance, itself among them; some of one word merge.
+    assert shares == pytest.approx([0.154, 0.154, 0.5], abs=0.04)
+    beside = (first - torch.tensor([10, 20])).abs().amax(-1)
+    assert 0.05 < ((beside > 0) & (beside <= 2)).float().mean() < 0.15
+
+
+def test_published_forms_have_no_candidates() -> None:
+    words, mask = random_batch()
+    gold = Gold.from_lists([[(0, 1, 0)], [], []])
+    for variant in ("paper", "authors"):
+        assert "candidate" not in make_head(variant=variant).losses(Batch(words, mask), gold)
+
+
 @pytest.mark.parametrize("eta", [0.0, 0.5])
 def test_reverse_process_step_by_step(eta) -> None:
-    head, (words, mask) = make_head().eval(), random_batch((40, 25))
+    head, (words, mask) = make_head(truncation=1.0).eval(), random_batch((40, 25))
     times_read = []
     head.network.time.register_forward_pre_hook(lambda _, args: times_read.append(args[0].tolist()))
     options = options_of(head, steps=4, n_spans=20, eta=eta, seed=7)
@@ -723,8 +787,8 @@ def test_the_distance_bias_of_each_side_counts_from_its_own_boundary() -> None:
 
 
 def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
-    head, (words, mask) = make_head().eval(), random_batch()
-    options = options_of(head, steps=3, n_spans=20, found_in="last_step")
+    head, (words, mask) = make_head(truncation=1.0).eval(), random_batch()
+    options = options_of(head, steps=3, n_spans=20, found_in="last_step", score="sum")
     steps = head.trajectory(words, mask, options)
     assert len(steps) == 3
     lengths = mask.sum(1, keepdim=True)
@@ -798,7 +862,6 @@ def test_only_the_authors_form_teaches_no_none_beside_entities() -> None:
     [
         ({"schedule": "steep"}, "schedule.*cosine"),
         ({"variant": "published"}, 'variant must be one of "default", "paper", "authors"'),
-        ({"variant": "paper", "candidate_weight": 1.0}, "candidate_weight must be 0 with .*paper"),
         ({"timesteps": 0}, "timesteps must be .* of at least 1"),
         ({"n_spans": 0}, "n_spans must be .* of at least 1"),
         ({"spans_per_word": 0.0}, "spans_per_word must be positive without n_spans"),
@@ -816,7 +879,7 @@ def test_wrong_settings_are_refused(settings, problem) -> None:
 
 
 def test_wrong_options_are_refused() -> None:
-    head, (words, mask) = make_head(timesteps=10), random_batch()
+    head, (words, mask) = make_head(timesteps=40, truncation=0.25), random_batch()
     with pytest.raises(ValueError, match="steps must be 1 to 10"):
         head(words, mask, options=options_of(head, steps=11))
     with pytest.raises(ValueError, match="n_spans must be null or a whole number of at least 1"):

@@ -8,7 +8,7 @@ from spacy_nested_ner.systems.mrc.figures import AnswerScores, answer_scores, pl
 from tests.systems.views import view_of
 
 
-@pytest.mark.parametrize("pairing", ["match", "nearest"])
+@pytest.mark.parametrize("pairing", ["match", "span", "nearest"])
 def test_scores_of_answers(pairing):
     """The best answer over a word, by a loop over all answers, as the pipe decodes them."""
     view = view_of("mrc_ner", {"pairing": pairing})

@@ -112,6 +112,27 @@ def test_the_match_score_is_a_hidden_layer_over_both_states() -> None:
         torch.testing.assert_close(logit, expected)
 
 
+def test_a_match_with_words_reads_the_maximum_over_the_span() -> None:
+    torch.manual_seed(0)
+    match, states = MatchScore(4, 3, with_words=True), torch.randn(2, 5, 4)
+    cells = [(0, 1, 3), (1, 0, 0), (0, 0, 4)]
+    found = match(states, states, *torch.tensor(cells).T)
+    for logit, (row, start, end) in zip(found, cells):
+        hidden = match.first(states[row, start]) + match.last(states[row, end])
+        hidden = hidden + match.words(states[row, start : end + 1].amax(0))
+        torch.testing.assert_close(logit, match.output(nn.functional.gelu(hidden))[0])
+    none = torch.zeros(0, dtype=torch.long)
+    assert match(states, states, none, none, none).shape == (0,)
+
+
+def test_pairing_by_the_span_learns_from_the_words_between() -> None:
+    head = make_head(pairing="span")
+    losses = head.losses(Batch(words(), MASK), GOLD)
+    losses["match"].total.backward()
+    assert head.match.words.weight.grad.abs().sum() > 0
+    assert make_head().match.words is None
+
+
 # Row, first and last word. Predicted starts are 0 and 2, ends 1 and 3, of row 1: 1 and 0.
 GOLD_CELLS = [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
 ALL_CELLS = [(0, i, j) for i in range(4) for j in range(i, 4)] + [(1, 0, 0), (1, 0, 1), (1, 1, 1)]

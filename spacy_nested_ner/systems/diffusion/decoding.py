@@ -114,7 +114,7 @@ def pointed_steps(
     place = torch.arange(size, device=device).expand_as(real)
     all_kinds = spread_kinds(size, len(network.kinds)).to(device)
     kinds = all_kinds.expand_as(real)
-    state = noise_table(options.seed, 0, size).to(device).expand(len(real), -1, -1)
+    state = process.first_states(lengths, real, options.seed)
     for i, now in enumerate(times):
         noisy = NoisySpans(process.to_spans(state, lengths), kinds, real)
         states = network.span_states(encoded, noisy, vectors[i])[-1]

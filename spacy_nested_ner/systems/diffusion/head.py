@@ -27,8 +27,10 @@ from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, Diffus
 from spacy_nested_ner.systems.head import Batch, Gold, Loss, Predictions, marked
 from spacy_nested_ner.systems.matched import Answers, MatchedHead
 
-# Words by which each boundary of a candidate may differ from what the pointers find.
+# Words by which each boundary of a candidate may differ from a span that it is made from.
 CANDIDATE_SHIFT = 2
+# Of the candidates for the classifier: the share that are entities, and that are beside one.
+CANDIDATE_ENTITIES, CANDIDATE_NEIGHBOURS = 0.3, 0.2
 
 
 class Diffusion(MatchedHead):
@@ -64,9 +66,10 @@ class Diffusion(MatchedHead):
             pointed, _ = pointed_spans(found[-1].left, found[-1].right)
             answers += found
             started += [noisy.spans] * len(found)
-            if self.settings.candidate_weight:
-                near = nearby_spans(pointed, encoded.lengths) if step else noisy.spans
-                candidates.append(self.candidate_loss(encoded, states, noisy, near, gold))
+            if self.settings.with_candidates:
+                spans = nearby_spans(pointed, encoded.lengths) if step else noisy.spans
+                spans = with_entities(spans, gold, encoded.lengths)
+                candidates.append(self.candidate_loss(encoded, states, noisy, spans, gold))
         losses = self.matched_losses(answers, started, noisy, gold, batch.mask)
         if candidates:
             total = torch.stack(candidates).sum()
@@ -91,13 +94,12 @@ class Diffusion(MatchedHead):
     def expand(self, gold: Gold, lengths: Tensor, real: Tensor) -> Tensor:
         """Clean states of K spans: copies of the gold entities in turn, then random spans.
 
-        Section 4.1: `repetition` of the spans are copies, each entity at least once. Random spans
-        are drawn from the distribution that the forward process ends in.
+        Section 4.1: `repetition` of the spans are copies, each entity at least once.
         """
         place = torch.arange(real.shape[1], device=real.device).expand_as(real)
         n_gold = gold.mask.sum(dim=1, keepdim=True)
         n_copies = share_of(self.settings.repetition, real.sum(dim=1, keepdim=True), n_gold)
-        random = torch.randn((*real.shape, 2), dtype=torch.double, device=real.device)
+        random = self.process.random_states(lengths, real)
         if not gold.mask.shape[1]:
             return random
         chosen = (place % n_gold.clamp(min=1)).unsqueeze(-1).expand(-1, -1, 2)
@@ -255,6 +257,23 @@ def nearby_spans(spans: Tensor, lengths: Tensor) -> Tensor:
     shift = torch.randint(-CANDIDATE_SHIFT, CANDIDATE_SHIFT + 1, spans.shape, device=spans.device)
     moved = torch.minimum((spans + shift).clamp(min=0), (lengths - 1).unsqueeze(-1))
     return moved.sort(dim=-1).values
+
+
+def with_entities(spans: Tensor, gold: Gold, lengths: Tensor) -> Tensor:
+    """`(B, K, 2)` spans, some replaced by entities of the sentence and by spans beside them.
+
+    A classifier that saw what the pointers find and no more would learn no label before they hit.
+    """
+    if not gold.mask.shape[1]:
+        return spans
+    n_gold = gold.mask.sum(dim=1, keepdim=True)
+    draw = torch.rand((2, *spans.shape[:2]), device=spans.device)
+    chosen = (draw[0] * n_gold).long().unsqueeze(-1).expand(-1, -1, 2)
+    entities = gold.spans.gather(1, chosen)
+    beside = nearby_spans(entities, lengths)
+    of_entities = (draw[1] < CANDIDATE_ENTITIES + CANDIDATE_NEIGHBOURS) & (n_gold > 0)
+    is_entity = (draw[1] < CANDIDATE_ENTITIES).unsqueeze(-1)
+    return torch.where(of_entities.unsqueeze(-1), torch.where(is_entity, entities, beside), spans)
 
 
 def share_of(share: float, n_spans: Tensor, n_gold: Tensor) -> Tensor:

@@ -28,6 +28,9 @@ from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
 from spacy_nested_ner.systems.matched import Answers
 
+# By how much the logit of a boundary falls, before training, for each word from the noisy one.
+OFFSET_SLOPE = 0.5
+
 
 @dataclass
 class EncodedWords:
@@ -91,8 +94,12 @@ class DenoisingNetwork(nn.Module):
         self.left = make_pointer(form.pointer, h, words)
         self.right = make_pointer(form.pointer, h, words)
         self.word_boundaries = nn.Linear(words, 2) if settings.word_weight else None
-        self.left_offset = OffsetBias(form.offset_reach) if form.offset_reach else None
-        self.right_offset = OffsetBias(form.offset_reach) if form.offset_reach else None
+        self.left_offset = (
+            OffsetBias(form.offset_reach, OFFSET_SLOPE) if form.offset_reach else None
+        )
+        self.right_offset = (
+            OffsetBias(form.offset_reach, OFFSET_SLOPE) if form.offset_reach else None
+        )
         self.classifier = SpanClassifier(words, h, n_labels, form.answer_pooling)
 
     def encode(self, words: Tensor, mask: Tensor) -> EncodedWords:

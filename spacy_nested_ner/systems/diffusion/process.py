@@ -14,15 +14,21 @@ from torch import Tensor
 
 from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
 
+# Words of the spans that a truncated process starts from, in turn.
+START_WORDS = (1, 3, 9)
+
 
 class SpanDiffusion:
     """Forward and reverse process over the states of spans, which have no weights.
 
     A state is the two boundaries of a span as numbers, or its first word and its width.
+    timesteps: those that are used, the noisiest last.
     """
 
     def __init__(self, settings: DiffusionSettings) -> None:
-        self.timesteps, self.scale = settings.timesteps, settings.scale
+        self.truncated = settings.form.truncation < 1
+        self.timesteps = max(1, round(settings.form.truncation * settings.timesteps))
+        self.scale = settings.scale
         self.with_width = settings.form.with_width
         # Double precision: it follows from the settings and is not saved with the weights.
         self.signal = alpha_bars(settings.schedule, settings.timesteps)
@@ -54,6 +60,38 @@ class SpanDiffusion:
             return cells.sort(dim=-1).values
         first, width = cells.unbind(-1)
         return torch.stack([first, torch.minimum(first + width, last_word[..., 0])], dim=-1)
+
+    def first_states(self, lengths: Tensor, real: Tensor, seed: int) -> Tensor:
+        """`(B, K, 2)` states that the reverse process starts from: noise, or, of a truncated one,
+        short spans, spread evenly over each sentence.
+
+        lengths: `(B, 1)` long. real: `(B, K)` bool. seed: of the noise.
+        """
+        n_spans = real.shape[1]
+        if not self.truncated:
+            return noise_table(seed, 0, n_spans).to(real.device).expand(len(real), -1, -1)
+        place = torch.arange(n_spans, device=real.device)
+        # In whole numbers: the middle of the k-th of as many equal parts as there are spans.
+        first = (2 * place + 1) * lengths // (2 * real.sum(dim=1, keepdim=True).clamp(min=1))
+        return self._short(first, place % len(START_WORDS), lengths)
+
+    def random_states(self, lengths: Tensor, real: Tensor) -> Tensor:
+        """`(B, K, 2)` states of random spans in training, drawn from what the forward process ends
+        in: noise, or, of a truncated one, short spans."""
+        if not self.truncated:
+            return torch.randn((*real.shape, 2), dtype=torch.double, device=real.device)
+        first = (torch.rand(real.shape, device=real.device) * lengths).long()
+        width = torch.randint(len(START_WORDS), real.shape, device=real.device)
+        return self._short(first, width, lengths)
+
+    def _short(self, first: Tensor, width: Tensor, lengths: Tensor) -> Tensor:
+        """States of spans of so many words, given as the number in `START_WORDS`."""
+        last_word = lengths - 1
+        first = torch.minimum(first, last_word)
+        words = torch.tensor(START_WORDS, device=first.device)[width]
+        return self.to_state(
+            torch.stack([first, torch.minimum(first + words - 1, last_word)], dim=-1), lengths
+        )
 
     def add_noise(self, state: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
         """Forward process (eq. 3-4). timestep: `(B,)` long, 0 the cleanest."""

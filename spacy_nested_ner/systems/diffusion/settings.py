@@ -24,9 +24,12 @@ class Variant:
     pointer: of the boundaries, "additive" or "bilinear".
     boundary: "sigmoid", each word by itself, or "softmax", one choice among the words.
     offset_reach: the pointers learn a bias for each distance from the noisy boundary, up to this;
-        0: none.
+        0: none. Before training it falls by half for each word.
     answer_pooling: the classifier also reads the words at and between the predicted boundaries.
     with_width: diffuse the first word and the width of a span instead of its two boundaries.
+    truncation: share of the timesteps that are used. Below 1 the reverse process starts from short
+        spans at the words, as if so much noise were on them (Zheng et al. 2023, "Truncated
+        Diffusion Probabilistic Models"); at 1 from noise.
     assignment: which noisy spans are matched with an entity: "one_to_one" (appendix A); "balanced",
         the same number for each entity; "nearest", one for each entity and each other one with the
         cheapest.
@@ -48,11 +51,12 @@ class Variant:
     offset_reach: int = 8
     answer_pooling: bool = True
     with_width: bool = False
+    truncation: float = 0.25
     assignment: str = "nearest"
     match_distance: float = 3.0
     none: str = "missed"
     none_weight: Optional[float] = 1.0
-    rollout: int = 1
+    rollout: int = 0
     auxiliary: bool = True
 
 
@@ -65,6 +69,7 @@ PAPER = Variant(
     boundary="sigmoid",
     offset_reach=0,
     answer_pooling=False,
+    truncation=1.0,
     assignment="one_to_one",
     match_distance=0.0,
     none="unmatched",
@@ -97,8 +102,9 @@ class DiffusionSettings(ModelSettings):
     spans_per_word: noisy spans for each word in training; a short sentence counts as 30 words.
     repetition: share of the noisy spans that start as copies of gold entities: 1 is the paper's
         repetition strategy, 0 its random strategy.
-    candidate_weight: weight of a loss that teaches the classifier None on spans beside those that
-        the pointers find; for a pretrained encoder, together with `score = "label"`.
+    candidate_weight: weight of a loss that teaches the classifier labels and None on entities,
+        spans beside them and noisy spans, whatever the pointers find; needed by `score = "label"`.
+        Without effect on the variants of the paper and the authors.
     word_weight: weight of a loss that teaches each word whether an entity starts or ends there; the
         pointers add these scores. 0: no such scores.
     """
@@ -113,9 +119,9 @@ class DiffusionSettings(ModelSettings):
     timesteps: int = setting(1000, least=1, source="table 5")
     scale: float = setting(2.0, above=0, source="section 5.3 has 1")
     n_spans: Optional[int] = setting(None, least=1, source="table 6")
-    spans_per_word: float = setting(1.0, least=0, source="a limit that `nested-ner inspect` checks")
+    spans_per_word: float = setting(0.5, least=0, source="a limit that `nested-ner inspect` checks")
     repetition: float = setting(0.5, least=0, most=1, source="table 6")
-    candidate_weight: float = setting(0.0, least=0, source="configs/diffusion_transformer.cfg")
+    candidate_weight: float = setting(1.0, least=0, source="configs/diffusion_paper.cfg")
     word_weight: float = setting(0.0, least=0, source="configs/diffusion_transformer.cfg")
 
     @property
@@ -123,15 +129,15 @@ class DiffusionSettings(ModelSettings):
         """What the name of the variant stands for."""
         return VARIANTS[self.variant]
 
+    @property
+    def with_candidates(self) -> bool:
+        """A classifier that reads no words of a span has nothing to tell candidates apart by."""
+        return self.candidate_weight > 0 and self.form.answer_pooling
+
     def conflict(self) -> Optional[str]:
         if self.variant not in VARIANTS:
             known = ", ".join(f'"{name}"' for name in VARIANTS)
             return f"variant must be one of {known}, got {self.variant!r}"
-        if self.candidate_weight and not self.form.answer_pooling:
-            return (
-                f'candidate_weight must be 0 with variant "{self.variant}", whose classifier does '
-                "not read the words of a span"
-            )
         if self.hidden_width % (2 * self.attention_heads):
             return (
                 f"hidden_width ({self.hidden_width}) must be a multiple of twice the "
@@ -156,17 +162,16 @@ class DiffusionOptions(Options):
     carried: which spans go on to the next step: the "distinct" ones, the first of those that find
         the same words and are of one kind; or "all" (the paper).
     found_in: which spans count: those of "every_step" or of the "last_step" (the paper).
-    seed: seed of the noise, which is the same for every text.
+    seed: seed of the noise, which is the same for every text; without effect on a truncated process
+        without `eta`.
     """
 
-    threshold: float = setting(0.8, least=0, most=1)
+    threshold: float = setting(0.6, least=0, most=1)
     steps: int = setting(3, least=1, most=1000, source="figure 3; the paper has 5")
     n_spans: Optional[int] = setting(None, least=1, source="figure 4; the paper has 60")
     spans_per_word: float = setting(2.0, least=0)
     eta: float = setting(0.0, least=0, most=1, source="equations 6 and 7")
-    score: str = setting(
-        "sum", choices=("sum", "label"), source="configs/diffusion_transformer.cfg"
-    )
+    score: str = setting("label", choices=("sum", "label"), source="configs/diffusion_paper.cfg")
     carried: str = setting(
         "distinct", choices=("distinct", "all"), source="configs/diffusion_paper.cfg"
     )

@@ -9,12 +9,13 @@ ends) is a choice of two settings. Shapes: P pairs of sentence and question, N w
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, marked
 from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
@@ -48,7 +49,9 @@ class MRC(Head):
         self.start, self.end = nn.Linear(side, 1), nn.Linear(side, 1)
         for boundary in (self.start, self.end):
             nn.init.constant_(boundary.bias, PRIOR)
-        self.match = MatchScore(side, MATCH_WIDTH) if s.pairing == "match" else None
+        self.match: Optional[MatchScore] = None
+        if s.pairing != "nearest":
+            self.match = MatchScore(side, MATCH_WIDTH, with_words=s.pairing == "span")
         weights = {"start": 1.0, "end": 1.0}
         if self.match is not None:
             weights["match"] = MATCH_WEIGHT
@@ -147,10 +150,14 @@ class MatchScore(nn.Module):
 
     The hidden layer over the concatenation `[E_start; E_end]` of the authors' code in two halves,
     so that a word is multiplied once, however many partners it has.
+
+    with_words: the hidden layer also reads the maximum over the words of the span, in their states
+        as starts where these are others than those as ends.
     """
 
-    def __init__(self, width: int, hidden_width: int) -> None:
+    def __init__(self, width: int, hidden_width: int, with_words: bool = False) -> None:
         super().__init__()
+        self.words = nn.Linear(width, hidden_width, bias=False) if with_words else None
         self.first = nn.Linear(width, hidden_width)
         self.last = nn.Linear(width, hidden_width, bias=False)
         self.dropout = nn.Dropout(0.0)
@@ -163,6 +170,8 @@ class MatchScore(nn.Module):
         long. Returns `(K,)` logits."""
         hidden = _once_per_word(self.first, first, row, start)
         hidden = hidden + _once_per_word(self.last, last, row, end)
+        if self.words is not None:
+            hidden = hidden + self.words(RangeMax(first)(row, start, end))
         return self.output(self.dropout(F.gelu(hidden))).squeeze(-1)
 
 

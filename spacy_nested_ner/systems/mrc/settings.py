@@ -28,7 +28,8 @@ class MRCSettings(ModelSettings):
     hidden_width: width of these layers.
     two_sided: starts are read from the first half of a word's vector, ends from the second.
     pairing: how starts and ends are paired: "match" scores each start with each end (section
-        3.3.2); "nearest" takes the nearest end (an early version of the paper).
+        3.3.2); "span" scores them by the words between them, too; "nearest" takes the nearest end
+        (an early version of the paper).
     candidates: pairs of start and end that the match score learns from.
     boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper.
     batch_words: padded words (pieces with a PairEncoder) of questions and sentences that are read
@@ -44,8 +45,8 @@ class MRCSettings(ModelSettings):
     two_sided: bool = setting(False, derived=True)
     pairing: str = setting(
         "match",
-        choices=("match", "nearest"),
-        source="early version of the paper; benchmarks/ablations",
+        choices=("match", "span", "nearest"),
+        source="configs/mrc_cnn.cfg; early version of the paper; benchmarks/ablations",
     )
     candidates: str = setting(
         "gold_and_predicted",
