@@ -14,8 +14,8 @@ from torch import Tensor
 
 from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
 
-# Words of the spans that a truncated process starts from, in turn.
-START_WORDS = (1, 3, 9)
+# A truncated process starts from spans of 1, 3 and 9 words, in turn: so many powers of 3.
+START_WIDTHS = 3
 
 
 class SpanDiffusion:
@@ -73,7 +73,7 @@ class SpanDiffusion:
         place = torch.arange(n_spans, device=real.device)
         # In whole numbers: the middle of the k-th of as many equal parts as there are spans.
         first = (2 * place + 1) * lengths // (2 * real.sum(dim=1, keepdim=True).clamp(min=1))
-        return self._short(first, place % len(START_WORDS), lengths)
+        return self._short(first, place % START_WIDTHS, lengths)
 
     def random_states(self, lengths: Tensor, real: Tensor) -> Tensor:
         """`(B, K, 2)` states of random spans in training, drawn from what the forward process ends
@@ -81,17 +81,15 @@ class SpanDiffusion:
         if not self.truncated:
             return torch.randn((*real.shape, 2), dtype=torch.double, device=real.device)
         first = (torch.rand(real.shape, device=real.device) * lengths).long()
-        width = torch.randint(len(START_WORDS), real.shape, device=real.device)
+        width = torch.randint(START_WIDTHS, real.shape, device=real.device)
         return self._short(first, width, lengths)
 
     def _short(self, first: Tensor, width: Tensor, lengths: Tensor) -> Tensor:
-        """States of spans of so many words, given as the number in `START_WORDS`."""
+        """States of spans of `3**width` words, cut at the end of the sentence."""
         last_word = lengths - 1
         first = torch.minimum(first, last_word)
-        words = torch.tensor(START_WORDS, device=first.device)[width]
-        return self.to_state(
-            torch.stack([first, torch.minimum(first + words - 1, last_word)], dim=-1), lengths
-        )
+        last = torch.minimum(first + 3**width - 1, last_word)
+        return self.to_state(torch.stack([first, last], dim=-1), lengths)
 
     def add_noise(self, state: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
         """Forward process (eq. 3-4). timestep: `(B,)` long, 0 the cleanest."""

@@ -121,7 +121,7 @@ class DiffusionSettings(ModelSettings):
     n_spans: Optional[int] = setting(None, least=1, source="table 6")
     spans_per_word: float = setting(0.5, least=0, source="a limit that `nested-ner inspect` checks")
     repetition: float = setting(0.5, least=0, most=1, source="table 6")
-    candidate_weight: float = setting(1.0, least=0, source="configs/diffusion_paper.cfg")
+    candidate_weight: float = setting(1.0, least=0, source="benchmarks/ablations")
     word_weight: float = setting(0.0, least=0, source="configs/diffusion_transformer.cfg")
 
     @property
@@ -131,7 +131,8 @@ class DiffusionSettings(ModelSettings):
 
     @property
     def with_candidates(self) -> bool:
-        """A classifier that reads no words of a span has nothing to tell candidates apart by."""
+        """Whether the classifier learns from candidates. One that reads no words of a span has
+        nothing to tell them apart by."""
         return self.candidate_weight > 0 and self.form.answer_pooling
 
     def conflict(self) -> Optional[str]:
