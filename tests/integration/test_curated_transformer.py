@@ -135,7 +135,7 @@ def learned(request, characters) -> Language:
     """A pipeline after some updates; finds more than the default threshold lets through."""
     nlp = make_nlp(characters, request.param)
     before = weights(nlp, "transformer"), loss_of(nlp, request.param)
-    train(nlp, 25)
+    train(nlp, 50)
     assert weights(nlp, "transformer") != before[0]
     assert loss_of(nlp, request.param) < 0.9 * before[1]
     nlp.get_pipe(request.param).cfg["threshold"] = 0.0
