@@ -3,7 +3,6 @@
 python -m benchmarks.compare run corpus/genia results/genia_cnn --minutes 60
 python -m benchmarks.compare run corpus/genia results/genia_minilm --transformer DIRECTORY --train-limit 4000 --minutes 60
 python -m benchmarks.compare report results/genia_cnn results/genia_minilm
-python -m benchmarks.compare less-data corpus/genia results/less_data --system mrc_ner --system spancat --transformer DIRECTORY
 
 Each training runs in a process of its own and leaves a JSON file when it is done; those that are
 there already are not run again. The plot needs matplotlib.
@@ -113,41 +112,6 @@ def train_all(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
         return train_each(tasks, one, typer.echo, command=command())
     except ValueError as err:
         raise typer.BadParameter(str(err)) from err
-
-
-@app.command()
-def less_data(
-    corpus: Corpus,
-    output: Output,
-    system: Systems = SYSTEMS,
-    transformer: Transformer = None,
-    mixed_precision: MixedPrecision = False,
-    train_limit: Annotated[int, typer.Option(help="Training docs that are 100 %")] = 4000,
-    percent: Annotated[List[int], typer.Option(help="Repeat for several")] = [10, 25, 50, 100],  # noqa: B006
-    steps: Annotated[int, typer.Option(help="Of the training on all of them")] = 1250,
-    least_steps: Annotated[int, typer.Option(help="Of the shorter ones")] = 300,
-    dev_limit: DevLimit = 600,
-    test_limit: TestLimit = 0,
-    seed: Seeds = [0],  # noqa: B006
-) -> None:
-    """F1 of trainings on a share of the data, in as many passes as that on all of it, but no fewer
-    steps than some (section 5.4 and figure 1 of BERT-MRC); a table and `less_data.svg`."""
-    settings = {**BY_STEPS, **locals(), "choose_limit": dev_limit}
-    curves: Dict[str, List[float]] = {}
-    for share in percent:
-        n_steps = max(least_steps, steps * share // 100)
-        settings.update(output=output / f"{share}_percent", train_limit=train_limit * share // 100)
-        settings.update(steps=n_steps, eval_frequency=max(1, n_steps // 4))
-        for result in train_all(settings):
-            each = result["settings"]
-            name = f"{each['system']} (seed {each['seed']})"
-            curves.setdefault(name, []).append(100 * result["f1"])
-    typer.echo(f"| test F1 | {' | '.join(f'{share} %' for share in percent)} |")
-    typer.echo("|---" * (1 + len(percent)) + "|")
-    for name, scores in curves.items():
-        typer.echo(f"| {name} | {' | '.join(f'{score:.1f}' for score in scores)} |")
-    lines = {name: (percent, scores) for name, scores in curves.items()}
-    draw_lines(lines, output / "less_data.svg", "% of the training data", "F1 on test")
 
 
 def one(task: Task) -> Dict[str, Any]:

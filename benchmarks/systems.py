@@ -26,7 +26,6 @@ SYSTEMS = [*NESTED, "spancat"]
 # With these a system with random weights works on all that it looks at, more than a trained one.
 UNFILTERED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_ner": {"filter_threshold": 0.0},
-    "proposer_regressor_ner": {"threshold": 0.0},
 }
 
 

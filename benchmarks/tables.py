@@ -329,6 +329,20 @@ def training_length(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
     return markdown(["sentences", "passes", "steps", "seeds", "F1"], sorted(rows))
 
 
+def small_data(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
+    """One row for each number of sentences, the names of the trials: mean F1 on test of each
+    system."""
+    names = sorted({each["settings"]["system"] for of in trials.values() for each in of})
+    rows: List[List[Any]] = []
+    for name, results in trials.items():
+        systems = by_system(results)
+        draws = min(map(len, systems.values()))
+        f1 = {of: mean_of([each["f1_tuned"] for each in found]) for of, found in systems.items()}
+        rows.append([int(name.split("_")[0]), draws, *(f1.get(of, "-") for of in names)])
+    rows.sort(key=lambda row: row[0])
+    return markdown(["sentences", "draws", *(f"`{name}`" for name in names)], rows)
+
+
 def teaching(results: Sequence[Dict[str, Any]]) -> str:
     """One row for each kind of training data: mean F1 on test."""
     rows = []

@@ -110,18 +110,24 @@ def best_systems(*folders: str) -> str:
 def init_trials(*folders: str) -> str:
     """What the config of `init` reaches beside that of spaCy for `spancat`, and the commands."""
     found = {Path(each).name: trainings.results_in(ROOT / RESULTS / each) for each in folders}
-    results = [result for each in found.values() for result in each]
-    return with_commands(tables.init_trials(found), results)
+    return with_commands(tables.init_trials(found), flat(found))
 
 
 def training_length(folder: str) -> str:
     """F1 by the number of sentences and of passes over them, and the commands."""
-    found = {
-        path.name: trainings.results_in(path)
-        for path in sorted((ROOT / RESULTS / folder).iterdir())
-    }
-    results = [result for each in found.values() for result in each]
-    return with_commands(tables.training_length(found), results)
+    found = trials(folder)
+    return with_commands(tables.training_length(found), flat(found))
+
+
+def trials(folder: str) -> Dict[str, List[Dict[str, Any]]]:
+    """The results in each folder of a folder of results."""
+    paths = sorted((ROOT / RESULTS / folder).iterdir())
+    return {path.name: trainings.results_in(path) for path in paths}
+
+
+def flat(found: Dict[str, List[Dict[str, Any]]]) -> List[Dict[str, Any]]:
+    """The results of all folders."""
+    return [result for each in found.values() for result in each]
 
 
 def picking(folder: str) -> str:

@@ -19,6 +19,7 @@ from benchmarks import (
     mrc_zero_shot,
     picking,
     run_time,
+    small_data,
     tables,
     teaching,
     thresholds,
@@ -91,7 +92,7 @@ def test_steps_and_spans_of_a_diffusion_of_any_name(tmp_path) -> None:
     table = invoke(app, *files, *options)
     assert [line.split("|")[1:3] for line in table.splitlines()[2:]] == [
         [" 5 ", " 2 "],
-        [" 2.0 per word ", " 3 "],
+        [" 1.0 per word ", " 2 "],
     ]
     rows = srsly.read_json(tmp_path / "out.json")["rows"]
 
@@ -192,6 +193,26 @@ def test_training_length_counts_passes(tmp_path) -> None:
     assert rows == [["| 2", "3", "3", "1"], ["| 4", "3", "3", "1"]]
     again = invoke(training_length.app, "report", tmp_path / "out")
     assert again.strip() == "\n".join(table.splitlines()[-4:])
+
+
+def test_small_data_is_drawn(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    options = ("--docs", 4, "--draw", 0, "--draw", 1, "--minutes", 0.02, "--system", "piqn_ner")
+    table = invoke(small_data.app, "run", tmp_path, tmp_path / "out", *options)
+    header, _, row = (line.split(" | ") for line in table.splitlines()[-3:])
+    assert header == ["| sentences", "draws", "`piqn_ner` |"] and row[:2] == ["| 4", "2"]
+    assert invoke(small_data.app, "report", tmp_path / "out").strip() in table
+    paths = [
+        tmp_path / "out" / "data" / f"{tmp_path.name}_4_docs_{draw}" / "train.spacy"
+        for draw in (0, 1)
+    ]
+    vocab = spacy.blank("en").vocab
+    texts = [{doc.text for doc in DocBin().from_disk(path).get_docs(vocab)} for path in paths]
+    assert [len(each) for each in texts] == [4, 4] and texts[0] != texts[1]
+    result = CliRunner().invoke(
+        small_data.app, ["run", str(tmp_path), str(tmp_path / "more"), "--docs", "1000"]
+    )
+    assert result.exit_code == 2 and "not 1000" in result.output
 
 
 def test_students_of_a_teacher(tmp_path) -> None:

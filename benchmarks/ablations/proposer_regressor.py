@@ -9,6 +9,7 @@ from benchmarks.ablations import Variants
 CONFIG = "proposer_regressor_cnn"
 VARIANTS: Variants = {
     "recommended": {},
+    "labels of the proposals alone": {"classifier": "proposal"},
     "pyramid, no backward block": {"kernel_sizes": [2, 2], "without": ["backward_block"]},
     "no spatial modulation": {"without": ["spatial_modulation"]},
     "no gated update": {"without": ["gated_update"]},
@@ -17,6 +18,7 @@ VARIANTS: Variants = {
     "no logits iteration": {"without": ["logits_iteration"]},
     "pyramid (kernel sizes [2, 2])": {"kernel_sizes": [2, 2]},
     "kernel sizes [2, 3]": {"kernel_sizes": [2, 3]},
+    "three regressor layers": {"regressor_layers": 3},
     "no regressor": {"regressor_layers": 0},
     "one proposal per word": {"min_proposals": 0},
 }

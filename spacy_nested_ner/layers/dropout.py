@@ -15,8 +15,10 @@ class Dropout(nn.Dropout):
 
     def forward(self, values: Tensor) -> Tensor:
         """The same shape; in evaluation mode the values as they are."""
+        if not self.training:
+            return values
         dropped = round(self.p * STEPS)
-        if not self.training or values.device.type != "cpu" or not 0 < dropped < STEPS:
+        if values.device.type != "cpu" or not 0 < dropped < STEPS:
             return super().forward(values)
         size = values.numel()
         draws = torch.empty((size + 7) // 8, dtype=torch.long).random_(-(2**63), 2**63 - 1)

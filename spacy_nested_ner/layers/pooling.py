@@ -36,6 +36,14 @@ def words_at(words: Tensor, place: Tensor) -> Tensor:
     return F.embedding(place, words.flatten(0, 1))
 
 
+def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
+    """`(B, K, 2)` spans over `(B, N, h)` words: the mean of each span's words, `(B, K, h)`."""
+    place = torch.arange(words.shape[1], device=words.device)
+    first, last = spans.unsqueeze(-1).unbind(2)
+    inside = ((first <= place) & (place <= last)).to(words.dtype)
+    return inside @ words / inside.sum(dim=-1, keepdim=True)
+
+
 class Maximum(torch.autograd.Function):
     """The larger number of each pair. Of equal ones the first gets the whole gradient: torch's own
     halves it, and takes three times as long."""
@@ -55,6 +63,11 @@ class Maximum(torch.autograd.Function):
         return of_first, gradient - of_first
 
 
+def larger(first: Tensor, second: Tensor) -> Tensor:
+    """The larger number of each pair, with the gradient of `Maximum` where one is wanted."""
+    return Maximum.apply(first, second) if torch.is_grad_enabled() else torch.maximum(first, second)
+
+
 class RangeMax:
     """Maximum of the word vectors over any span, by two look-ups.
 
@@ -71,7 +84,7 @@ class RangeMax:
             runs = levels[-1]
             # No span needs a run that reaches beyond the last word: any value will do.
             further = torch.cat([runs[:, step:], runs[:, :step]], dim=1)
-            levels.append(Maximum.apply(runs, further))
+            levels.append(larger(runs, further))
             step *= 2
         self.runs = torch.stack(levels).flatten(0, 2)
 
@@ -81,4 +94,4 @@ class RangeMax:
         level = torch.frexp((end + 1 - start).double()).exponent.long() - 1
         base = (level * n_rows + row) * n_words
         ends = base + start, base + end + 1 - 2**level
-        return Maximum.apply(*(F.embedding(place, self.runs) for place in ends))
+        return larger(*(F.embedding(place, self.runs) for place in ends))

@@ -190,8 +190,8 @@ def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:
     return target.scatter_(1, place, 1.0)[:, :-1].contiguous()
 
 
-def pick_gold(values: Tensor, target: Tensor) -> Tensor:
-    """`(B, G)` values of the gold entities at `(B, K)` targets, anything where a target is -1."""
-    if not values.shape[1]:
+def classes_of(gold: Gold, target: Tensor) -> Tensor:
+    """`(B, K)` entities of answers, -1 for none: the class that each learns, 0 for None."""
+    if not gold.labels.shape[1]:
         return torch.zeros_like(target)
-    return values.gather(1, target.clamp(min=0))
+    return (gold.labels + 1).gather(1, target.clamp(min=0)).masked_fill(target < 0, 0)

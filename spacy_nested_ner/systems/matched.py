@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spacy_nested_ner.layers.pointer import word_probability
-from spacy_nested_ner.systems.head import Gold, Head, Loss, pick_gold
+from spacy_nested_ner.systems.head import Gold, Head, Loss, classes_of
 
 
 @dataclass
@@ -80,7 +80,7 @@ class MatchedHead(Head):
         mean each.
         target: as in `boundary_loss`. real: `(B, K)` bool.
         """
-        label = pick_gold(gold.labels + 1, target).masked_fill(target < 0, 0)
+        label = classes_of(gold, target)
         # Masks as indices: a mask makes the host wait for a GPU wherever it is used.
         places = torch.nonzero(real, as_tuple=True)
         logits, label = answers.labels[places], label[places]
@@ -93,6 +93,21 @@ class MatchedHead(Head):
         if weight is None:
             return {"label": Loss(entity_loss, n_entity, 0.5), "none": Loss(none_loss, n_none, 0.5)}
         return {"label": Loss(entity_loss + weight * none_loss, n_entity + weight * n_none)}
+
+
+def within_reach(target: Tensor, distance: Tensor, reach: int) -> Tensor:
+    """Targets without those that are too far: a query, or span, loses its entity where it is
+    further away than `reach` and another one with that entity is nearer.
+
+    target: `(B, K)` long, -1 for None. distance: `(B, K, G)` float.
+    """
+    if not distance.shape[2]:
+        return target
+    entity = target.clamp(min=0)
+    mine = distance.gather(2, entity.unsqueeze(-1)).squeeze(-1)
+    owned = F.one_hot(entity, distance.shape[2]).bool() & (target >= 0).unsqueeze(-1)
+    nearest = distance.masked_fill(~owned, float("inf")).min(dim=1).values.gather(1, entity)
+    return target.masked_fill((mine > reach) & (mine > nearest), -1)
 
 
 def _at(probability: Tensor, index: Tensor) -> Tensor:

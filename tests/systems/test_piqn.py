@@ -9,8 +9,13 @@ from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, from_config, options_of, 
 
 from spacy_nested_ner.layers.pointer import AdditivePointer
 from spacy_nested_ner.systems.head import Gold, mean_losses
-from spacy_nested_ner.systems.matched import Answers, MatchedHead
-from spacy_nested_ner.systems.piqn.head import PIQN, OneWayBlock, QueryClassifier
+from spacy_nested_ner.systems.matched import Answers, MatchedHead, within_reach
+from spacy_nested_ner.systems.piqn.head import (
+    PIQN,
+    OneWayBlock,
+    QueryClassifier,
+    States,
+)
 from spacy_nested_ner.systems.piqn.settings import PIQNSettings
 
 
@@ -22,14 +27,14 @@ def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
 def test_words_never_see_queries() -> None:
     head = make_head(**PIQN_PAPER).eval()
     words, mask = random_batch()
-    before, queries, _ = head.encode(words, mask)
+    before, _ = head.encode(words, mask)
     with torch.no_grad():
         head.query_input.tables.content[0] += 1.0
         head.query_input.tables.position[0] -= 1.0
-    after, queries_after, _ = head.encode(words, mask)
+    after, _ = head.encode(words, mask)
     for a, b in zip(before, after):
-        torch.testing.assert_close(a, b)
-    assert not torch.allclose(queries[-1], queries_after[-1])
+        torch.testing.assert_close(a.words, b.words)
+    assert not torch.allclose(before[-1].queries, after[-1].queries)
 
 
 def test_queries_see_each_other_only_with_interaction() -> None:
@@ -58,7 +63,7 @@ def test_classifier_is_equation_6_and_7() -> None:
         ]
     )
     expected = classifier.output(torch.relu(state))
-    torch.testing.assert_close(classifier(query, words, mask, left, right)[0, 0], expected)
+    torch.testing.assert_close(classifier(words, query, mask, left, right)[0, 0], expected)
     assert expected.shape == (3,)  # two labels and None
 
 
@@ -121,6 +126,77 @@ def test_anchors_keep_far_queries_away() -> None:
     assert near.tolist() == [[-1, 0, -1]]
 
 
+def test_far_queries_lose_their_entity_but_for_the_nearest() -> None:
+    distance = torch.tensor([[[0.0, 9.0], [1.0, 9.0], [2.0, 5.0], [3.0, 4.0], [7.0, 6.0]]])
+    target = torch.tensor([[0, 0, 0, 1, 1]])
+    assert within_reach(target, distance, 1).tolist() == [[0, 0, -1, 1, -1]]
+    assert within_reach(target, distance, 2).tolist() == [[0, 0, 0, 1, -1]]
+    none = torch.full((1, 5), -1)
+    assert torch.equal(within_reach(none, distance, 1), none)
+    assert torch.equal(within_reach(none, distance[..., :0], 1), none)
+
+
+def test_the_default_form_gives_entities_to_near_queries_only() -> None:
+    gold, real = Gold.from_lists([[(0, 0, 0)]]), torch.ones(1, 3, dtype=torch.bool)
+    anchors = torch.tensor([[5, 1, 0]])
+    for variant, expected in (("default", [[-1, 0, 0]]), ("paper", [[0, 0, 0]])):
+        head = make_head(1, variant=variant, quantity=1.0)
+        assert head.assign(answers_by_hand(), gold, real, anchors).tolist() == expected
+
+
+def test_the_classifier_at_certain_boundaries_is_that_of_certain_pointers() -> None:
+    classifier = QueryClassifier(4, 2, attention=False, span_pooling=True, heads=2).eval()
+    queries, words = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    spans = torch.tensor([[[0, 0], [1, 3], [4, 4]], [[0, 4], [2, 3], [1, 1]]])
+    left, right = (F.one_hot(side, 5).float() for side in spans.unbind(-1))
+    soft = classifier(words, queries, torch.ones(2, 5, dtype=torch.bool), left, right)
+    torch.testing.assert_close(classifier.at(words, queries, spans), soft)
+
+
+def test_candidates_have_the_label_of_their_words() -> None:
+    """A classifier that reads the first word alone, of entities with the word's own label."""
+    head = make_head(2).eval()
+    torch.manual_seed(0)
+    words = F.one_hot(torch.tensor([[2, 0, 2, 1, 2, 2]]), 16).float()
+    states = States(words, words, words)
+    gold = Gold.from_lists([[(1, 1, 0), (3, 3, 1)]])
+    pointed = torch.tensor([[[1, 1], [3, 3], [0, 0], [5, 5]]]).repeat(1, 100, 1)
+    target = torch.tensor([[0, 1, -1, -1]]).repeat(1, 100)
+
+    def at(words: torch.Tensor, queries: torch.Tensor, spans: torch.Tensor) -> torch.Tensor:
+        first = words[0, spans[..., 0], :3].roll(1, dims=-1)
+        return 50.0 * torch.where((spans[..., :1] == spans[..., 1:]), first, torch.eye(3)[0])
+
+    head.classifier.at = at
+    mask, real = torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 400, dtype=torch.bool)
+    loss = head.classifier_loss(states, mask, pointed, gold, target, real)
+    assert loss.terms == 400 and loss.total.item() == pytest.approx(0.0, abs=1e-3)
+    real[:, 200:] = False
+    assert head.classifier_loss(states, mask, pointed, gold, target, real).terms == 200
+    swapped = Gold(gold.spans, 1 - gold.labels, gold.mask)
+    loss = head.classifier_loss(states, mask, pointed, swapped, target, real)
+    assert loss.total.item() > 1000
+
+
+def test_the_classifier_reads_the_words_that_enter_the_blocks() -> None:
+    words, mask = random_batch()
+    for variant in ("default", "paper"):
+        head = make_head(variant=variant, lstm_layers=0, depth=2).eval()
+        states, _ = head.encode(words, mask)
+        early = head.words(words, mask)
+        for state in states:
+            expected = early if variant == "default" else state.words
+            assert torch.equal(state.classified, expected)
+            assert not torch.allclose(state.words, early)
+
+
+def test_the_paper_has_no_candidates() -> None:
+    words, mask = random_batch()
+    for variant, expected in (("default", True), ("paper", False)):
+        losses = make_head(variant=variant)(words, mask, gold=Gold.from_lists(GOLD))
+        assert ("candidate" in losses) == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
@@ -171,7 +247,7 @@ def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
     h = 384
     # Three layers of a BiLSTM, five blocks, each with a self-attention of its own for queries.
-    assert shapes["lstm.back.2.weight_hh_l0"] == (4 * h // 2, h // 2)
+    assert shapes["words.lstm.back.2.weight_hh_l0"] == (4 * h // 2, h // 2)
     assert isinstance(head.left, AdditivePointer) and isinstance(head.right, AdditivePointer)
     for block in range(5):
         assert shapes[f"blocks.{block}.feedforward.0.weight"] == (4 * h, h)
@@ -183,4 +259,4 @@ def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     assert not [name for name in shapes if "offset" in name]
     assert len(shapes) == 145 and sum(v.numel() for v in head.state_dict().values()) == 15_857_672
     assert (head.boundary, head.none_weight, head.quantity) == ("sigmoid", None, 0.5)
-    assert head.lstm.dropout.p == 0.5 and head.classifier.dropout.p == 0.1
+    assert head.words.lstm.dropout.p == 0.5 and head.classifier.dropout.p == 0.1

@@ -8,6 +8,7 @@ from head_samples import GOLD, PROPOSER_PAPER, PROPOSER_SMALL, options_of, rando
 from torch import Tensor
 
 from spacy_nested_ner.systems.head import Gold, mean_losses
+from spacy_nested_ner.systems.proposer_regressor import head as proposer_head
 from spacy_nested_ner.systems.proposer_regressor import span_distribution
 from spacy_nested_ner.systems.proposer_regressor.head import ProposerRegressor
 from spacy_nested_ner.systems.proposer_regressor.proposer import (
@@ -260,10 +261,10 @@ def test_assignment_is_algorithm_1() -> None:
 
 
 def test_half_is_the_threshold_of_algorithm_2() -> None:
-    head = make_head()
+    head = make_head(classifier="proposal")
     words, mask = random_batch()
     with torch.no_grad():
-        head.labels.output.bias[0] -= 1.0  # so that some proposals are accepted
+        head.labels.output.bias[0] -= 0.3  # so that some proposals are accepted
     encoded, stages = head.refine(words, mask)
     logits, spans = head.answer(encoded, mask, stages[-1])
     labels_p = logits.softmax(-1)
@@ -275,7 +276,7 @@ def test_half_is_the_threshold_of_algorithm_2() -> None:
 
 
 def test_proposals_that_cannot_reach_the_threshold_change_nothing() -> None:
-    head = make_head()
+    head = make_head(classifier="proposal")
     words, mask = random_batch()
     encoded, stages = head.refine(words, mask)
     assert not head.decode(encoded, mask, stages[-1], 1.0).score.any()  # not looked for
@@ -286,6 +287,50 @@ def test_proposals_that_cannot_reach_the_threshold_change_nothing() -> None:
     keep = everything.score >= threshold
     for column, expected in zip(found, everything):
         assert torch.equal(column, expected[keep])
+
+
+def test_the_span_classifier_says_label_and_score() -> None:
+    head = make_head()
+    words, mask = random_batch()
+    encoded, stages = head.refine(words, mask)
+    final = head.decode(encoded, mask, stages[-1])
+    _, spans = head.answer(encoded, mask, stages[-1])
+    span_p, start, end = spans.best(stages[-1].mask)
+    found = torch.stack([start, end], dim=-1)
+    read = head.classifier.read(encoded)
+    labels_p = head.classifier.at(stages[-1].query, read, found).softmax(-1)[..., 1:]
+    label_p, label = labels_p.max(-1)
+    real = stages[-1].mask
+    assert torch.equal(final.label[real], label[real])
+    torch.testing.assert_close(final.score.square(), label_p * span_p)
+    # A proposal whose own label is far behind None has no span.
+    with torch.no_grad():
+        head.proposer.labels.output.bias[0] += 20.0
+    assert not len(head(words, mask, options=options_of(head, threshold=0.0)).score)
+
+
+def test_the_span_classifier_learns_from_candidates(monkeypatch) -> None:
+    head = make_head()
+    words, mask = random_batch()
+    entity = torch.tensor([0, 0])
+    drawn: List[Tensor] = []
+
+    def draw(pointed, gold, target, lengths):
+        drawn.extend([pointed, target, lengths])
+        return entity.expand(*target.shape, 2), torch.ones_like(target)
+
+    monkeypatch.setattr(proposer_head, "draw_candidates", draw)
+    loss = head(words, mask, gold=Gold.from_lists(GOLD))["candidate"]
+    pointed, target, lengths = drawn
+    assert lengths.tolist() == [[6], [3], [1]] and loss.terms == 14
+    assert ((pointed >= 0) & (pointed < lengths.unsqueeze(-1)))[target >= 0].all()
+    encoded, stages = head.refine(words, mask)
+    spans = entity.expand(*target.shape, 2)
+    logits = head.classifier.at(stages[-1].query, head.classifier.read(encoded), spans)
+    by_hand = -logits.log_softmax(-1)[..., 1][stages[-1].mask].sum()
+    torch.testing.assert_close(loss.total, by_hand)
+    losses = make_head(classifier="proposal")(words, mask, gold=Gold.from_lists(GOLD))
+    assert set(losses) == {"label", "span"}
 
 
 def test_trace_follows_the_proposals() -> None:
@@ -336,7 +381,10 @@ def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> N
         ({"hidden_width": 18, "attention_heads": 4}, "multiple of the attention_heads"),
         ({"attention_heads": 0}, "attention_heads"),
         ({"hidden_width": 0}, "hidden_width"),
-        ({"hidden_width": 17, "attention_heads": 1}, "hidden_width .17. must be even"),
+        (
+            {"hidden_width": 17, "attention_heads": 1, "kernel_sizes": [2, 2]},
+            "hidden_width .17. must be even",
+        ),
         ({"kernel_sizes": [2, 1]}, "kernel_sizes"),
         ({"regressor_layers": -1}, "regressor_layers"),
         ({"min_proposals": -1}, "min_proposals"),

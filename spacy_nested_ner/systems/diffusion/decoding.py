@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from spacy_nested_ner.layers.pointer import word_probability
+from spacy_nested_ner.systems.candidates import pointed_spans
 from spacy_nested_ner.systems.diffusion.network import (
     DenoisingNetwork,
     EncodedWords,
     NoisySpans,
-    pointed_spans,
 )
 from spacy_nested_ner.systems.diffusion.process import (
     SpanDiffusion,
@@ -254,9 +254,11 @@ def best_of_equal(found: Predictions) -> Predictions:
     """Of equal spans with equal labels the one with the highest score."""
     if not len(found.score):
         return found
-    keys = torch.stack(found[:4], dim=1)
-    unique, group = keys.unique(dim=0, return_inverse=True)
+    n_words, n_labels = (1 + torch.stack([found.end.max(), found.label.max()])).tolist()
+    keys = ((found.segment * n_words + found.start) * n_words + found.end) * n_labels + found.label
+    unique, group = keys.unique(return_inverse=True)
     score = found.score.new_zeros(len(unique))
     score.scatter_reduce_(0, group, found.score, reduce="amax", include_self=False)
-    segment, start, end, label = unique.unbind(1)
-    return Predictions(segment, start, end, label, score)
+    place, label = unique // n_labels, unique % n_labels
+    start, end = place // n_words % n_words, place % n_words
+    return Predictions(place // n_words**2, start, end, label, score)

@@ -15,22 +15,24 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spacy_nested_ner.matching import assign_cheapest, assign_dynamic, assign_rows
+from spacy_nested_ner.systems.candidates import (
+    candidate_loss,
+    entity_of,
+    has_words_of,
+    nearby_spans,
+    pointed_spans,
+    with_entities,
+)
 from spacy_nested_ner.systems.diffusion.decoding import Denoised, find_entities, reverse_process
 from spacy_nested_ner.systems.diffusion.network import (
     DenoisingNetwork,
     EncodedWords,
     NoisySpans,
-    pointed_spans,
 )
 from spacy_nested_ner.systems.diffusion.process import SpanDiffusion, first_of, span_counts
 from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
 from spacy_nested_ner.systems.head import Batch, Gold, Loss, Predictions, marked
-from spacy_nested_ner.systems.matched import Answers, MatchedHead
-
-# Words by which each boundary of a candidate may differ from a span that it is made from.
-CANDIDATE_SHIFT = 2
-# Of the candidates for the classifier: the share that are entities, and that are beside one.
-CANDIDATE_ENTITIES, CANDIDATE_NEIGHBOURS = 0.3, 0.2
+from spacy_nested_ner.systems.matched import Answers, MatchedHead, within_reach
 
 
 class Diffusion(MatchedHead):
@@ -57,7 +59,7 @@ class Diffusion(MatchedHead):
         pointed = noisy.spans
         answers: List[Answers] = []
         started: List[Tensor] = []
-        candidates: List[Tensor] = []
+        candidates: List[Loss] = []
         for step in range(self.form.rollout + 1):
             if step:
                 state, timestep = self.step_back(state, pointed, encoded.lengths, timestep)
@@ -68,12 +70,13 @@ class Diffusion(MatchedHead):
             started += [noisy.spans] * len(found)
             if self.settings.with_candidates:
                 spans = nearby_spans(pointed, encoded.lengths) if step else noisy.spans
-                spans = with_entities(spans, gold, encoded.lengths)
-                candidates.append(self.candidate_loss(encoded, states, noisy, spans, gold))
+                entity = any_entity(noisy.kinds, gold)
+                spans = with_entities(spans, gold, entity, encoded.lengths)
+                candidates.append(self.classifier_loss(encoded, states, noisy, spans, gold))
         losses = self.matched_losses(answers, started, noisy, gold, batch.mask)
         if candidates:
-            total = torch.stack(candidates).sum()
-            terms = len(candidates) * noisy.real.sum()
+            total = torch.stack([loss.total for loss in candidates]).sum()
+            terms = sum(loss.terms for loss in candidates)
             losses["candidate"] = Loss(total, terms, self.settings.candidate_weight)
         if encoded.boundaries is not None:
             losses["word"] = self.word_loss(encoded.boundaries, gold, batch.mask)
@@ -147,7 +150,11 @@ class Diffusion(MatchedHead):
     def match(self, answers: Answers, noisy: NoisySpans, gold: Gold) -> Tensor:
         """Gold entity of each span by the Hungarian algorithm (appendix A), `(B, K)` long, -1 for
         None."""
-        return assign_rows(self._assign, self.costs(answers, noisy, gold), noisy.real, gold.mask)
+        distance = self.distances(noisy, gold)
+        cost = self.matching_cost(answers, gold) + self.form.match_distance * distance
+        target = assign_rows(self._assign, cost, noisy.real, gold.mask)
+        reach = self.form.match_reach
+        return target if reach is None else within_reach(target, distance, reach)
 
     def _assign(self, cost: np.ndarray) -> np.ndarray:
         """`(K, G)` costs of one sentence to the entity of each span."""
@@ -155,17 +162,14 @@ class Diffusion(MatchedHead):
             return assign_cheapest(cost, np.full(len(cost), np.inf))
         return assign_dynamic(cost, len(cost) if self.form.assignment == "balanced" else 0)
 
-    def costs(self, answers: Answers, noisy: NoisySpans, gold: Gold) -> Tensor:
-        """`(B, K, G)` matching costs.
+    def distances(self, noisy: NoisySpans, gold: Gold) -> Tensor:
+        """Words between the boundaries of noisy spans and entities, `(B, K, G)` float.
 
         No distance tells entities with the same words apart: those that do not fit the kind of the
-        noisy span count as one word away.
+        noisy span count as one word further away.
         """
-        cost = self.matching_cost(answers, gold)
-        if self.form.match_distance:
-            distance = (noisy.spans.unsqueeze(2) - gold.spans.unsqueeze(1)).abs().sum(-1)
-            cost += self.form.match_distance * (distance + ~fits_kind(noisy.kinds, gold))
-        return cost
+        distance = (noisy.spans.unsqueeze(2) - gold.spans.unsqueeze(1)).abs().sum(-1)
+        return (distance + ~fits_kind(noisy.kinds, gold)).float()
 
     @torch.no_grad()
     def label_target(self, answers: Answers, gold: Gold, target: Tensor) -> Tensor:
@@ -174,34 +178,30 @@ class Diffusion(MatchedHead):
         Where None is for those that "missed", that is the entity that the pointers find; of several
         with the same words the one that the span is matched with.
         """
-        if self.form.none == "unmatched" or not gold.mask.shape[1]:
+        if self.form.none == "unmatched":
             return target
         pointed, _ = pointed_spans(answers.left, answers.right)
-        hit = has_words_of(pointed, gold)
-        matched = F.one_hot(target.clamp(min=0), hit.shape[2]) * (target >= 0).unsqueeze(-1)
-        entity = (2 * hit.long() + matched).argmax(dim=-1)
-        return entity.masked_fill(~hit.any(dim=-1), -1)
+        return entity_of(pointed, gold, target)
 
     # Further losses -----------------------------------------------------------------------------
 
-    def candidate_loss(
+    def classifier_loss(
         self,
         encoded: EncodedWords,
         states: Tensor,
         noisy: NoisySpans,
         candidates: Tensor,
         gold: Gold,
-    ) -> Tensor:
+    ) -> Loss:
         """-log P of the labels of spans as if the pointers had found them, None for no entity.
 
-        The sum over all real ones. states: `(B, K, h)`. candidates: `(B, K, 2)` long. Of several
-        labels of the same words the one that fits the kind of the noisy span.
+        states: `(B, K, h)`. candidates: `(B, K, 2)` long. Of several labels of the same words the
+        one that fits the kind of the noisy span.
         """
         logits = self.network.classify_spans(encoded, states, candidates)
         hit = has_words_of(candidates, gold) & fits_kind(noisy.kinds, gold)
         label = (hit * (gold.labels + 1).unsqueeze(1)).sum(-1)
-        real = torch.nonzero(noisy.real, as_tuple=True)
-        return F.cross_entropy(logits[real], label[real], reduction="sum")
+        return candidate_loss(logits, label, noisy.real)
 
     def word_loss(self, logits: Tensor, gold: Gold, mask: Tensor) -> Loss:
         """-log P, for each word, of being the first and of being the last of an entity, or not.
@@ -249,42 +249,17 @@ class Diffusion(MatchedHead):
         self.n_labels = n_labels
 
 
-def nearby_spans(spans: Tensor, lengths: Tensor) -> Tensor:
-    """Random spans near `(B, K, 2)` ones: each boundary moves by up to `CANDIDATE_SHIFT` words.
-
-    lengths: `(B, 1)` long, words of each sentence.
-    """
-    shift = torch.randint(-CANDIDATE_SHIFT, CANDIDATE_SHIFT + 1, spans.shape, device=spans.device)
-    moved = torch.minimum((spans + shift).clamp(min=0), (lengths - 1).unsqueeze(-1))
-    return moved.sort(dim=-1).values
-
-
-def with_entities(spans: Tensor, gold: Gold, lengths: Tensor) -> Tensor:
-    """`(B, K, 2)` spans, some replaced by entities of the sentence and by spans beside them.
-
-    A classifier that saw what the pointers find and no more would learn no label before they hit.
-    """
-    if not gold.mask.shape[1]:
-        return spans
+def any_entity(like: Tensor, gold: Gold) -> Tensor:
+    """A random entity of the sentence for each of `(B, K)` spans, long, -1 where there is none."""
     n_gold = gold.mask.sum(dim=1, keepdim=True)
-    draw = torch.rand((2, *spans.shape[:2]), device=spans.device)
-    chosen = (draw[0] * n_gold).long().unsqueeze(-1).expand(-1, -1, 2)
-    entities = gold.spans.gather(1, chosen)
-    beside = nearby_spans(entities, lengths)
-    of_entities = (draw[1] < CANDIDATE_ENTITIES + CANDIDATE_NEIGHBOURS) & (n_gold > 0)
-    is_entity = (draw[1] < CANDIDATE_ENTITIES).unsqueeze(-1)
-    return torch.where(of_entities.unsqueeze(-1), torch.where(is_entity, entities, beside), spans)
+    drawn = (torch.rand(like.shape, device=like.device) * n_gold).long()
+    return drawn.masked_fill(n_gold == 0, -1)
 
 
 def share_of(share: float, n_spans: Tensor, n_gold: Tensor) -> Tensor:
     """So many of the spans, but at least one for each entity and none where there is none."""
     number = torch.maximum(n_gold, (share * n_spans).round().long())
     return torch.where(n_gold > 0, number, torch.zeros_like(number))
-
-
-def has_words_of(spans: Tensor, gold: Gold) -> Tensor:
-    """`(B, K, 2)` long spans: `(B, K, G)` bool, which have the words of which entities."""
-    return (spans.unsqueeze(2) == gold.spans.unsqueeze(1)).all(-1) & gold.mask.unsqueeze(1)
 
 
 def fits_kind(kinds: Tensor, gold: Gold) -> Tensor:

@@ -20,11 +20,11 @@ from spacy_nested_ner.layers.attention import (
     split_heads,
     split_parts,
 )
-from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words, word_probability
-from spacy_nested_ner.layers.pooling import soft_inside, words_at
-from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.pooling import mean_inside, words_at
+from spacy_nested_ner.layers.span_classifier import SpanClassifier
+from spacy_nested_ner.layers.word_layer import WordLayer
 from spacy_nested_ner.systems.diffusion.settings import DiffusionSettings
 from spacy_nested_ner.systems.matched import Answers
 
@@ -38,13 +38,15 @@ class EncodedWords:
 
     A linear layer over words that a span chooses, or over a mean of words, is one over each word:
     it is computed once for the words, not for every span.
-    mask: `(B, N)` bool. left, right: the words for the pointers. boundaries: `(B, N, 2)` logits, is
-    each word the first and is it the last of an entity, or None. offsets: `(N, N)` rows of the
-    `OffsetBias` of the first and of the last word, or None. pooled, classified: the words for
-    `SpanPooling` and `SpanClassifier`. memory: keys and values for each span layer.
+    mask: `(B, N)` bool. padding: the mask, None where it hides nothing. left, right: the words for
+    the pointers. boundaries: `(B, N, 2)` logits, is each word the first and is it the last of an
+    entity, or None. offsets: `(N, N)` rows of the `OffsetBias` of the first and of the last word,
+    or None. pooled, classified: the words for `SpanPooling` and `SpanClassifier`. memory: keys and
+    values for each span layer.
     """
 
     mask: Tensor
+    padding: Optional[Tensor]
     left: Tensor
     right: Tensor
     boundaries: Optional[Tensor]
@@ -82,8 +84,7 @@ class DenoisingNetwork(nn.Module):
         form, h = settings.form, settings.hidden_width
         words = settings.word_width or h
         self.timesteps, self.boundary = settings.timesteps, form.boundary
-        self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, words, settings.lstm_layers, form.lstm_dropout)
+        self.words = WordLayer(width, words, settings.lstm_layers, form.lstm_dropout)
         self.pool = SpanPooling(words, h, form.span_pooling)
         self.kinds = nn.Parameter(torch.randn(form.span_kinds, h) * 0.5)
         self.time = TimestepEmbedding(h)
@@ -107,13 +108,14 @@ class DenoisingNetwork(nn.Module):
 
         words: `(B, N, width)`. mask: `(B, N)` bool.
         """
-        words = self.lstm(self.input_dropout(words), mask)
+        words = self.words(words, mask)
         offsets = None
         if self.left_offset is not None and self.right_offset is not None:
             n_words = words.shape[1]
             offsets = self.left_offset.rows(n_words), self.right_offset.rows(n_words)
         return EncodedWords(
             mask=mask,
+            padding=of_padding(mask),
             left=self.left.read(words),
             right=self.right.read(words),
             boundaries=self.word_boundaries(words) if self.word_boundaries is not None else None,
@@ -150,9 +152,9 @@ class DenoisingNetwork(nn.Module):
         time: from `at_time`, of each sentence or one for all.
         """
         spans = self.pool(encoded.pooled, noisy.spans) + self.kinds[noisy.kinds]
-        real, mask, states = of_padding(noisy.real), of_padding(encoded.mask), []
+        real, states = of_padding(noisy.real), []
         for layer, memory in zip(self.layers, encoded.memory):
-            spans = layer(spans, real, memory, mask)
+            spans = layer(spans, real, memory, encoded.padding)
             states.append(spans + time)
         return states
 
@@ -171,8 +173,7 @@ class DenoisingNetwork(nn.Module):
         if encoded.boundaries is not None:
             first, last = encoded.boundaries.unsqueeze(1).unbind(-1)
             left, right = left + first, right + last
-        mask = of_padding(encoded.mask)
-        return mask_words(left, mask), mask_words(right, mask)
+        return mask_words(left, encoded.padding), mask_words(right, encoded.padding)
 
     def classify(
         self, encoded: EncodedWords, states: Tensor, left: Tensor, right: Tensor
@@ -278,73 +279,3 @@ class TimestepEmbedding(nn.Module):
         """time: `(B,)` float, t / T, so that it means the same for every T. Returns `(B, h)`."""
         angles = 1000 * time.unsqueeze(-1) * self.rates
         return self.project(torch.cat([angles.sin(), angles.cos()], dim=-1).float())
-
-
-class SpanClassifier(nn.Module):
-    """Two-layer perceptron with a None class at index 0 (section 4.2).
-
-    answer_pooling: it also reads the words at and between the predicted boundaries.
-    words: width of the words. width: of the spans.
-    """
-
-    def __init__(self, words: int, width: int, n_labels: int, answer_pooling: bool) -> None:
-        super().__init__()
-        self.width, self.answer_pooling = width, answer_pooling
-        self.input = nn.Linear(width + (3 * words if answer_pooling else 0), width)
-        self.dropout = nn.Dropout(0.0)
-        self.output = nn.Linear(width, n_labels + 1)
-
-    def read(self, words: Tensor) -> Optional[Tensor]:
-        """Words as first, then as last, then as any word of an entity, `(B, 3 * N, h)`; or None."""
-        if not self.answer_pooling:
-            return None
-        parts = self.input.weight[:, self.width :].chunk(3, dim=1)
-        return torch.cat([words @ part.T for part in parts], dim=1)
-
-    def forward(
-        self, spans: Tensor, words: Optional[Tensor], left: Tensor, right: Tensor
-    ) -> Tensor:
-        """Returns `(B, K, C + 1)` logits.
-
-        spans: `(B, K, h)`. words: from `read`. left, right: `(B, K, N)` boundary probabilities.
-        """
-        if words is None:
-            return self._logits(spans)
-        inside = soft_inside(left, right)
-        inside = inside / inside.sum(dim=-1, keepdim=True).clamp(min=1e-6)
-        return self._logits(spans, torch.cat([left, right, inside], dim=-1) @ words)
-
-    def at(self, spans: Tensor, words: Optional[Tensor], boundaries: Tensor) -> Tensor:
-        """As `forward`, with certain boundaries: `(B, K, 2)` long, both inclusive."""
-        if words is None:
-            return self._logits(spans)
-        first, last, inside = words.chunk(3, dim=1)
-        left, right = boundaries.unbind(-1)
-        within = mean_inside(boundaries, inside)
-        return self._logits(spans, words_at(first, left), words_at(last, right), within)
-
-    def _logits(self, spans: Tensor, *words: Tensor) -> Tensor:
-        hidden = F.linear(spans, self.input.weight[:, : self.width], self.input.bias)
-        return self.output(self.dropout(F.gelu(sum(words, hidden))))
-
-    def grow(self, n_labels: int) -> None:
-        """Rows for new labels; they start low, so that what was found before still is."""
-        self.output = grow_outputs(self.output, n_labels + 1)
-
-
-def mean_inside(spans: Tensor, words: Tensor) -> Tensor:
-    """`(B, K, 2)` spans over `(B, N, h)` words: the mean of each span's words, `(B, K, h)`."""
-    place = torch.arange(words.shape[1], device=words.device)
-    first, last = spans.unsqueeze(-1).unbind(2)
-    inside = ((first <= place) & (place <= last)).to(words.dtype)
-    return inside @ words / inside.sum(dim=-1, keepdim=True)
-
-
-def pointed_spans(left: Tensor, right: Tensor) -> Tuple[Tensor, Tensor]:
-    """Spans from the likeliest first to the likeliest last word, `(B, K, 2)`, and whether they are
-    legal, `(B, K)` bool.
-
-    A last word before the first is not, and counts as the first. left, right: `(B, K, N)` logits.
-    """
-    first, last = left.argmax(dim=-1), right.argmax(dim=-1)
-    return torch.stack([first, torch.maximum(first, last)], dim=-1), first <= last

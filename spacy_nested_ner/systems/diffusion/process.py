@@ -6,13 +6,15 @@ Section and equation numbers are those of Shen et al. 2023. Shapes: B batch, K n
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import List, Optional
+from typing import List, Optional, Tuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
+
+S = TypeVar("S", float, Tensor)
 
 # A truncated process starts from spans of 1, 3 and 9 words, in turn: so many powers of 3.
 START_WIDTHS = 3
@@ -30,6 +32,7 @@ class SpanDiffusion:
         self.timesteps = max(1, round(settings.form.truncation * settings.timesteps))
         self.scale = settings.scale
         self.with_width = settings.form.with_width
+        self.schedule, self.all_timesteps = settings.schedule, settings.timesteps
         # Double precision: it follows from the settings and is not saved with the weights.
         self.signal = alpha_bars(settings.schedule, settings.timesteps)
 
@@ -110,15 +113,37 @@ class SpanDiffusion:
         timestep, earlier: `(B,)` long, or one for all. eta: 0 is deterministic (the paper), 1 as
         noisy as the forward process (the authors' code); it needs `noise` in the shape of `state`.
         """
-        if isinstance(timestep, int):
-            now, then = (self.signal[t] for t in (timestep, earlier))
-        else:
-            table = self.signal.to(state.device)
-            now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
-        variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
-        of_noise = (1 - then - variance).clamp(min=0).sqrt() / (1 - now).sqrt()
-        state = of_noise * state + (then.sqrt() - of_noise * now.sqrt()) * clean
-        return state if noise is None else state + variance.clamp(min=0).sqrt() * noise
+        if isinstance(timestep, int) and isinstance(earlier, int):
+            shares = shares_between(self.schedule, self.all_timesteps, timestep, earlier, eta)
+            return denoised(state, clean, noise, *shares)
+        table = self.signal.to(state.device)
+        now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
+        return denoised(state, clean, noise, *step_shares(now, then, eta))
+
+
+def denoised(
+    state: Tensor, clean: Tensor, noise: Optional[Tensor], of_state: S, of_clean: S, of_noise: S
+) -> Tensor:
+    """Eq. 7: a state, the clean one and noise, each with its share."""
+    state = of_state * state + of_clean * clean
+    return state if noise is None else state + of_noise * noise
+
+
+def step_shares(now: Tensor, then: Tensor, eta: float) -> Tuple[Tensor, Tensor, Tensor]:
+    """Of the state, the clean state and the noise in a step from a signal of `now` to `then`."""
+    variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
+    of_state = (1 - then - variance).clamp(min=0).sqrt() / (1 - now).sqrt()
+    return of_state, then.sqrt() - of_state * now.sqrt(), variance.clamp(min=0).sqrt()
+
+
+@lru_cache(maxsize=256)
+def shares_between(
+    schedule: str, timesteps: int, timestep: int, earlier: int, eta: float
+) -> Tuple[float, float, float]:
+    """As `step_shares`, between two timesteps of a schedule."""
+    signal = alpha_bars(schedule, timesteps)
+    of_state, of_clean, of_noise = step_shares(signal[timestep], signal[earlier], eta)
+    return of_state.item(), of_clean.item(), of_noise.item()
 
 
 def alpha_bars(schedule: str, timesteps: int) -> Tensor:
@@ -167,6 +192,7 @@ def noise_table(seed: int, step: int, size: int) -> Tensor:
     return torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9))
 
 
+@lru_cache(maxsize=256)
 def spread_kinds(n_spans: int, n_kinds: int) -> Tensor:
     """`(n_spans,)` long: kinds in equal numbers, each spread over the whole sentence.
 

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Dict, Optional
 
 from spacy_nested_ner.settings import setting
-from spacy_nested_ner.systems.base import ModelSettings, Options
+from spacy_nested_ner.systems.base import ModelSettings, Options, unknown_variant
 
 # A shorter sentence gets as many noisy spans as one of so many words.
 FEWEST_WORDS = 30
@@ -35,6 +35,9 @@ class Variant:
         cheapest.
     match_distance: added to the matching cost for each word between a noisy span's boundaries and
         the entity's. From 3 on no probability outweighs a word.
+    match_reach: a span whose boundaries are together more words than this away from those of its
+        entity gets none unless it is the nearest; a kind that does not fit counts as one word; None
+        for no limit.
     none: which spans learn None, those that are "unmatched", or those whose pointers have "missed"
         every entity.
     none_weight: class weight of None; None gives entities and None the same total.
@@ -54,6 +57,7 @@ class Variant:
     truncation: float = 0.25
     assignment: str = "nearest"
     match_distance: float = 3.0
+    match_reach: Optional[int] = 4
     none: str = "missed"
     none_weight: Optional[float] = 1.0
     rollout: int = 0
@@ -72,6 +76,7 @@ PAPER = Variant(
     truncation=1.0,
     assignment="one_to_one",
     match_distance=0.0,
+    match_reach=None,
     none="unmatched",
     rollout=0,
     auxiliary=False,
@@ -91,7 +96,7 @@ class DiffusionSettings(ModelSettings):
     hidden_width: width of the span vectors.
     word_width: width of the word vectors; null for `hidden_width`. Wider words cost little: most of
         the time goes into the spans.
-    lstm_layers: layers of the BiLSTM over the words.
+    lstm_layers: layers of the BiLSTM over the words; 0: a linear layer and a LayerNorm instead.
     depth: layers of the span encoder.
     attention_heads: attention heads of each layer of the span encoder.
     schedule: schedule of the noise.
@@ -112,8 +117,10 @@ class DiffusionSettings(ModelSettings):
     variant: str = setting("default", source="configs/diffusion_paper.cfg")
     hidden_width: int = setting(128, least=1, source="configs/diffusion_transformer.cfg")
     word_width: Optional[int] = setting(None, least=1, source="configs/diffusion_transformer.cfg")
-    lstm_layers: int = setting(1, least=1, source='section 4.2 has "stacked" ones')
-    depth: int = setting(2, least=1, source="section 4.2 has 1, the authors' code 2")
+    lstm_layers: int = setting(
+        0, least=0, source="configs/diffusion_paper.cfg; benchmarks/ablations"
+    )
+    depth: int = setting(1, least=1, source="section 4.2; the authors' code has 2")
     attention_heads: int = setting(4, least=1, source="appendix C has 8")
     schedule: str = setting("cosine", choices=("cosine", "linear"), source="table 5")
     timesteps: int = setting(1000, least=1, source="table 5")
@@ -136,9 +143,8 @@ class DiffusionSettings(ModelSettings):
         return self.candidate_weight > 0 and self.form.answer_pooling
 
     def conflict(self) -> Optional[str]:
-        if self.variant not in VARIANTS:
-            known = ", ".join(f'"{name}"' for name in VARIANTS)
-            return f"variant must be one of {known}, got {self.variant!r}"
+        if unknown := unknown_variant(self.variant, VARIANTS):
+            return unknown
         if self.hidden_width % (2 * self.attention_heads):
             return (
                 f"hidden_width ({self.hidden_width}) must be a multiple of twice the "
@@ -167,10 +173,10 @@ class DiffusionOptions(Options):
         without `eta`.
     """
 
-    threshold: float = setting(0.6, least=0, most=1)
-    steps: int = setting(3, least=1, most=1000, source="figure 3; the paper has 5")
+    threshold: float = setting(0.7, least=0, most=1)
+    steps: int = setting(2, least=1, most=1000, source="figure 3; the paper has 5")
     n_spans: Optional[int] = setting(None, least=1, source="figure 4; the paper has 60")
-    spans_per_word: float = setting(2.0, least=0)
+    spans_per_word: float = setting(1.0, least=0)
     eta: float = setting(0.0, least=0, most=1, source="equations 6 and 7")
     score: str = setting("label", choices=("sum", "label"), source="configs/diffusion_paper.cfg")
     carried: str = setting(

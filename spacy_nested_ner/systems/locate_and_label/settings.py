@@ -21,9 +21,9 @@ def seed_lengths(longest: int = USUAL_LENGTH) -> List[int]:
 class LocateAndLabelSettings(ModelSettings):
     """Settings of the model.
 
-    hidden_width: width of the word-level BiLSTM.
-    lstm_layers: layers of the word-level BiLSTM (section 2.1); 0 where the encoder has one of its
-        own.
+    hidden_width: width of the word vectors.
+    lstm_layers: layers of the word-level BiLSTM (section 2.1); 0: none, only a
+        linear layer where the widths differ. The paper's config has its BiLSTM in the encoder.
     lengths: lengths of the seed spans, in words (section 2.2); null takes those of `seed_lengths`
         for the longest entity of the training data.
     regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
@@ -40,7 +40,7 @@ class LocateAndLabelSettings(ModelSettings):
     """
 
     hidden_width: int = setting(128, least=1, source="configs/locate_and_label_paper.cfg")
-    lstm_layers: int = setting(1, least=0, source="configs/locate_and_label_paper.cfg")
+    lstm_layers: int = setting(0, least=0, source="section 2.1; benchmarks/ablations")
     lengths: Optional[List[int]] = setting(
         None, least=1, source="configs/locate_and_label_paper.cfg; benchmarks/ablations"
     )

@@ -62,9 +62,7 @@ def query_use(view: FigureInput) -> QueryUse:
     parts: List[Tuple[np.ndarray, ...]] = []
     from_words = False
     for batch, _ in view.batches():
-        word_states, query_states, queries = head.encode(*batch)
-        answers = head.answer(word_states[-1], query_states[-1], batch.mask, queries)
-        spans, query = head.found(answers, queries, options)
+        spans, query, queries = head.found(batch, options)
         centre = (spans.start + spans.end) / 2
         from_words = queries.anchors is not None
         if queries.anchors is not None:

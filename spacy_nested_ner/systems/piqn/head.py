@@ -7,7 +7,7 @@ C labels, h hidden width, L blocks.
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -17,15 +17,28 @@ from spacy_nested_ner.layers.attention import join_heads, make_feedforward, spli
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.one_way import one_way_attention
 from spacy_nested_ner.layers.pointer import OffsetBias, make_pointer, mask_words
-from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
-from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.pooling import mean_inside, soft_inside, weighted_mean, words_at
+from spacy_nested_ner.layers.word_layer import WordLayer
 from spacy_nested_ner.matching import ASSIGNMENTS, assign_rows
+from spacy_nested_ner.systems.candidates import candidate_loss, draw_candidates, pointed_spans
 from spacy_nested_ner.systems.head import Batch, Gold, Loss, Predictions
-from spacy_nested_ner.systems.matched import Answers, MatchedHead
+from spacy_nested_ner.systems.matched import Answers, MatchedHead, within_reach
 from spacy_nested_ner.systems.piqn.queries import Queries, make_queries
 from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
 
 REMEDY = "Raise n_queries (learned queries) or queries_per_word (queries from words)"
+
+
+class States(NamedTuple):
+    """What pointers and classifier read after a block.
+
+    words: for the pointers, `(B, N, h)`. classified: for the classifier, those or the words that
+    enter the first block. queries: `(B, M, h)`.
+    """
+
+    words: Tensor
+    classified: Tensor
+    queries: Tensor
 
 
 class PIQN(MatchedHead):
@@ -39,9 +52,9 @@ class PIQN(MatchedHead):
         super().__init__(boundary=form.boundary, none_weight=form.none_weight)
         self.width, self.n_labels = width, n_labels
         self.assignment, self.quantity = s.assignment, s.quantity
-        self.match_anchor = s.match_anchor
-        self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, h, s.lstm_layers, form.lstm_dropout)
+        self.match_anchor, self.match_reach = s.match_anchor, form.match_reach
+        self.candidates, self.early_words = form.candidates, form.early_words
+        self.words = WordLayer(width, h, s.lstm_layers, form.lstm_dropout)
         self.query_input = make_queries(width, s)
         self.blocks = nn.ModuleList(
             OneWayBlock(
@@ -61,49 +74,74 @@ class PIQN(MatchedHead):
 
     def encode(
         self, words: Tensor, mask: Tensor, encoded: Optional[Tensor] = None
-    ) -> Tuple[List[Tensor], List[Tensor], Queries]:
-        """Word and query states after each block, `(B, N, h)` and `(B, M, h)`, and the queries that
-        the first block reads. encoded: `(B, M, width)` queries of the encoder."""
-        words = self.lstm(self.input_dropout(words), mask)
+    ) -> Tuple[List[States], Queries]:
+        """States after each block, and the queries that the first block reads.
+
+        words: `(B, N, width)`. encoded: `(B, M, width)` queries of the encoder.
+        """
+        early = words = self.words(words, mask)
         queries = self.query_input(words, mask, encoded)
-        content = queries.content
-        word_states, query_states = [], []
+        content, states = queries.content, []
         for block in self.blocks:
             words, content = block(words, content, queries.position, mask, queries.mask)
-            word_states.append(words)
-            query_states.append(content)
-        return word_states, query_states, queries
+            states.append(States(words, early if self.early_words else words, content))
+        return states, queries
 
-    def answer(
-        self, word_states: Tensor, query_states: Tensor, mask: Tensor, queries: Queries
-    ) -> Answers:
+    def answer(self, states: States, mask: Tensor, queries: Queries) -> Answers:
         """Pointer (eq. 4-5) and classifier (eq. 6-7) on states of one or of stacked blocks."""
-        left, right = self.left(query_states, word_states), self.right(query_states, word_states)
+        words, classified, query_states = states
+        left, right = self.left(query_states, words), self.right(query_states, words)
         if self.left_offset is not None and self.right_offset is not None:
             assert queries.anchors is not None
-            n_blocks, n_words = len(word_states) // len(queries.anchors), word_states.shape[1]
+            n_blocks, n_words = len(words) // len(queries.anchors), words.shape[1]
             anchors = queries.anchors.repeat(n_blocks, 1)
             left = left + self.left_offset(anchors, n_words)
             right = right + self.right_offset(anchors, n_words)
         left, right = mask_words(left, mask), mask_words(right, mask)
         labels = self.classifier(
-            query_states, word_states, mask, self.probability(left), self.probability(right)
+            classified, query_states, mask, self.probability(left), self.probability(right)
         )
         return Answers(left, right, labels)
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Boundary loss (eq. 11) of queries with an entity, class loss (eq. 12) of all; means over
-        blocks (eq. 13)."""
-        word_states, query_states, queries = self.encode(*batch)
-        n_blocks = len(word_states)
+        blocks (eq. 13). In the last block the classifier learns from candidates, too."""
+        states, queries = self.encode(*batch)
+        n_blocks = len(states)
         mask = batch.mask.repeat(n_blocks, 1)
-        answers = self.answer(torch.cat(word_states), torch.cat(query_states), mask, queries)
-        real, gold = queries.real.repeat(n_blocks, 1), gold.repeat(n_blocks)
-        target = self.assign(answers, gold, real, queries.anchors)
-        return {
-            "boundary": self.boundary_loss(answers, gold, target, mask),
-            **self.label_losses(answers, gold, target, real),
+        answers = self.answer(States(*map(torch.cat, zip(*states))), mask, queries)
+        real, stacked = queries.real.repeat(n_blocks, 1), gold.repeat(n_blocks)
+        target = self.assign(answers, stacked, real, queries.anchors)
+        losses = {
+            "boundary": self.boundary_loss(answers, stacked, target, mask),
+            **self.label_losses(answers, stacked, target, real),
         }
+        if self.candidates:
+            last = slice(-len(batch.mask), None)
+            pointed, _ = pointed_spans(answers.left[last], answers.right[last])
+            losses["candidate"] = self.classifier_loss(
+                states[-1], batch.mask, pointed, gold, target[last], queries.real
+            )
+        return losses
+
+    def classifier_loss(
+        self,
+        states: States,
+        mask: Tensor,
+        pointed: Tensor,
+        gold: Gold,
+        target: Tensor,
+        real: Tensor,
+    ) -> Loss:
+        """-log P of the labels of spans as if the pointers had found them, None for no entity, over
+        all queries, see `draw_candidates`.
+
+        pointed: `(B, M, 2)` long. target: `(B, M)` long, the entity of each query, -1 for None.
+        real: `(B, M)` bool.
+        """
+        spans, label = draw_candidates(pointed, gold, target, mask.sum(dim=1, keepdim=True))
+        logits = self.classifier.at(states.classified, states.queries, spans)
+        return candidate_loss(logits, label, real)
 
     @torch.no_grad()
     def assign(
@@ -114,10 +152,13 @@ class PIQN(MatchedHead):
         real: `(LB, M)` bool. anchors: `(B, M)`. Returns `(LB, M)` long, -1 for None and padding.
         """
         cost = self.matching_cost(answers, gold)
-        if anchors is not None and self.match_anchor:
-            n_blocks = len(cost) // len(anchors)
-            cost += self.match_anchor * _distance(anchors.repeat(n_blocks, 1), gold.spans)
-        return assign_rows(self._assign_row, cost, real, gold.mask)
+        if anchors is not None:
+            distance = _distance(anchors.repeat(len(cost) // len(anchors), 1), gold.spans)
+            cost += self.match_anchor * distance
+        target = assign_rows(self._assign_row, cost, real, gold.mask)
+        if anchors is not None and self.match_reach is not None:
+            target = within_reach(target, distance, self.match_reach)
+        return target
 
     def _assign_row(self, cost: np.ndarray) -> np.ndarray:
         """`(M, G)` costs of one row to the entity of each query."""
@@ -125,19 +166,17 @@ class PIQN(MatchedHead):
         return ASSIGNMENTS[self.assignment](cost, round(self.quantity * len(cost)))
 
     def predict(self, batch: Batch, options: PIQNOptions) -> Predictions:
-        """One span per query that answers (section 3.3, last paragraph), last block only.
+        """One span per query that answers (section 3.3, last paragraph), last block only."""
+        return self.found(batch, options)[0]
 
-        The score of a span is P(label) * P(left) * P(right). options: `threshold` on the score,
+    def found(self, batch: Batch, options: PIQNOptions) -> Tuple[Predictions, Tensor, Queries]:
+        """The spans of the queries that answer, `(K,)` the query of each, and all queries.
+
+        A score is P(label) * P(left) * P(right). options: `threshold` on the score,
         `label_threshold` and `boundary_threshold` on its factors (the paper's pair).
         """
-        word_states, query_states, queries = self.encode(*batch)
-        answers = self.answer(word_states[-1], query_states[-1], batch.mask, queries)
-        return self.found(answers, queries, options)[0]
-
-    def found(
-        self, answers: Answers, queries: Queries, options: PIQNOptions
-    ) -> Tuple[Predictions, Tensor]:
-        """The spans of the queries that answer, see `predict`, and `(K,)` the query of each."""
+        states, queries = self.encode(*batch)
+        answers = self.answer(states[-1], batch.mask, queries)
         left, start = self.probability(answers.left).max(dim=-1)
         right, end = self.probability(answers.right).max(dim=-1)
         label_p, label = answers.labels.softmax(-1).max(dim=-1)
@@ -151,7 +190,7 @@ class PIQN(MatchedHead):
             keep &= queries.mask
         segment, query = torch.nonzero(keep, as_tuple=True)
         picked = [t[segment, query] for t in (start, end, label - 1, score)]
-        return Predictions(segment, *picked), query
+        return Predictions(segment, *picked), query, queries
 
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
@@ -246,7 +285,7 @@ class QueryClassifier(nn.Module):
         self.output = nn.Linear((4 if span_pooling else 3) * width, n_labels + 1)
 
     def forward(
-        self, queries: Tensor, words: Tensor, mask: Tensor, left: Tensor, right: Tensor
+        self, words: Tensor, queries: Tensor, mask: Tensor, left: Tensor, right: Tensor
     ) -> Tensor:
         """left, right: `(B, M, N)` boundary probabilities. Returns `(B, M, C + 1)` logits."""
         query = self.query(queries)
@@ -258,6 +297,16 @@ class QueryClassifier(nn.Module):
         parts = [query, left @ words, right @ words]
         if self.span_pooling:
             parts.append(weighted_mean(soft_inside(left, right), words))
+        return self._logits(parts)
+
+    def at(self, words: Tensor, queries: Tensor, spans: Tensor) -> Tensor:
+        """As `forward`, with certain boundaries: `(B, M, 2)` long, both inclusive. For a classifier
+        with `span_pooling` and without `attention`."""
+        first, last = spans.unbind(-1)
+        edges = words_at(words, first), words_at(words, last)
+        return self._logits([self.query(queries), *edges, mean_inside(spans, words)])
+
+    def _logits(self, parts: List[Tensor]) -> Tensor:
         return self.output(self.dropout(torch.relu(torch.cat(parts, dim=-1))))
 
     def grow(self, n_labels: int) -> None:

@@ -1,17 +1,18 @@
 """Settings of `piqn_ner`. Tables, figures, equations and sections are those of Shen et al. 2022."""
 
 from dataclasses import dataclass
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, Optional
 
 from spacy_nested_ner.settings import setting
-from spacy_nested_ner.systems.base import ModelSettings, Options
+from spacy_nested_ner.systems.base import ModelSettings, Options, unknown_variant
 
 # Of queries made from words: a shorter sentence gets more rounds of them, so that one word can have
 # several labels.
 MIN_QUERIES = 4
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True)
+class Variant:
     """What a `variant` decides.
 
     feedforward: inner width of each block, times hidden_width. lstm_dropout: between the layers of
@@ -22,6 +23,10 @@ class Form(NamedTuple):
     none. label_attention: the classifier attends to the words with the query (authors' code).
     span_pooling: the classifier sees the mean of the words between the boundaries. none_weight:
     class weight of None; None gives entities and None the same total (authors' code).
+    match_reach: of queries made from words, one whose word lies further than this from its entity,
+    in words, gets none unless it is the nearest; None for no limit. candidates: the classifier also
+    learns from spans with certain boundaries, entities among them. early_words: the classifier
+    reads the words that enter the blocks, not those that leave them.
     """
 
     feedforward: int = 2
@@ -33,11 +38,15 @@ class Form(NamedTuple):
     label_attention: bool = False
     span_pooling: bool = True
     none_weight: Optional[float] = 0.5
+    match_reach: Optional[int] = 1
+    candidates: bool = True
+    early_words: bool = True
 
 
-FORMS: Dict[str, Form] = {
-    "default": Form(),
-    "paper": Form(
+# The ablation adds its own.
+VARIANTS: Dict[str, Variant] = {
+    "default": Variant(),
+    "paper": Variant(
         feedforward=4,
         lstm_dropout=0.5,
         query_attention=True,
@@ -47,6 +56,9 @@ FORMS: Dict[str, Form] = {
         label_attention=True,
         span_pooling=False,
         none_weight=None,
+        match_reach=None,
+        candidates=False,
+        early_words=False,
     ),
 }
 
@@ -58,7 +70,7 @@ class PIQNSettings(ModelSettings):
     variant: form of the head: "default", which learns quickly from little data; "paper", with the
         pointers of the paper and the attentions of the authors' code.
     hidden_width: width of the word-level layers.
-    lstm_layers: layers of the word-level BiLSTM.
+    lstm_layers: layers of the word-level BiLSTM; 0: a linear layer and a LayerNorm instead.
     depth: layers of word-level attention.
     attention_heads: heads of each layer of word-level attention.
     query_source: where queries come from: "words", made from the words themselves; "learned", a
@@ -69,17 +81,16 @@ class PIQNSettings(ModelSettings):
         many entities as queries.
     query_interaction: queries attend to each other; a query encoder must have the same.
     assignment: how gold entities are assigned to queries.
-    quantity: share of the queries that get a gold entity in training (Q / M).
+    quantity: share of the queries that are assigned a gold entity in training (Q / M); in the
+        default variant those whose word is too far from it lose it again.
     match_anchor: cost of matching a query made from a word with an entity, for each word between
         the two.
     """
 
-    variant: str = setting(
-        "default", choices=tuple(FORMS), source="eq. 4-7; configs/piqn_paper.cfg"
-    )
+    variant: str = setting("default", source="eq. 4-7; configs/piqn_paper.cfg")
     hidden_width: int = setting(128, least=1, source="configs/piqn_paper.cfg")
-    lstm_layers: int = setting(1, least=1, source="configs/piqn_paper.cfg")
-    depth: int = setting(2, least=1, source="appendix B; configs/piqn_paper.cfg")
+    lstm_layers: int = setting(0, least=0, source="configs/piqn_paper.cfg; benchmarks/ablations")
+    depth: int = setting(1, least=1, source="appendix B; configs/piqn_paper.cfg")
     attention_heads: int = setting(4, least=1, source="configs/piqn_paper.cfg")
     query_source: str = setting(
         "words",
@@ -98,11 +109,18 @@ class PIQNSettings(ModelSettings):
     match_anchor: float = setting(1.0, source="benchmarks/ablations")
 
     @property
-    def form(self) -> Form:
+    def form(self) -> Variant:
         """What the variant decides."""
-        return FORMS[self.variant]
+        return VARIANTS[self.variant]
 
     def conflict(self) -> Optional[str]:
+        if unknown := unknown_variant(self.variant, VARIANTS):
+            return unknown
+        if self.form.candidates and (self.form.label_attention or not self.form.span_pooling):
+            return (
+                f"variant {self.variant!r}: candidates need a classifier with span_pooling and "
+                "without label_attention"
+            )
         if self.hidden_width % (2 * self.attention_heads):
             return (
                 f"hidden_width ({self.hidden_width}) must be a multiple of twice the "

@@ -25,7 +25,8 @@ def refinement_paths(view: FigureInput) -> List[SpanPath]:
     ((batch, _),) = view.followed()
     trace = view.head.trace(batch.words, batch.mask)
     final = trace.final
-    keep = (final.score >= view.options.threshold) & trace.mask
+    # One without a span has the score 0.
+    keep = (final.score >= view.options.threshold) & (final.score > 0) & trace.mask
     decoded = torch.stack([final.start, final.end], dim=-1)[0].to(trace.location.dtype)
     stages = torch.cat([trace.location[:, 0], decoded.unsqueeze(0)])
     best: Dict[Tuple[float, float, int], SpanPath] = {}

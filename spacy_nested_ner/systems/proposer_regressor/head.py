@@ -8,14 +8,16 @@ sentence, first and last word, as real numbers.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.span_classifier import SpanClassifier
 from spacy_nested_ner.matching import assign_cheapest, assign_rows
-from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, pick_gold
+from spacy_nested_ner.systems.candidates import candidate_loss, draw_candidates, pointed_spans
+from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, classes_of
 from spacy_nested_ner.systems.proposer_regressor.proposer import MLP, Proposals, Proposer
 from spacy_nested_ner.systems.proposer_regressor.regressor import RegressorLayer
 from spacy_nested_ner.systems.proposer_regressor.settings import (
@@ -26,6 +28,9 @@ from spacy_nested_ner.systems.proposer_regressor.span_distribution import (
     JointPointer,
     SpanDistribution,
 )
+
+# Smallest P(label) / (P(label) + P(None)), by its own label, of a proposal that gets a span.
+LEAST_PROPOSED = 0.02
 
 
 class Decoded(NamedTuple):
@@ -54,15 +59,17 @@ class Trace(NamedTuple):
 
 
 class ProposerRegressor(Head):
-    """Proposals from a feature pyramid, refined by spatially modulated attention.
+    """Proposals from words, or from a feature pyramid, refined by spatially modulated attention.
 
-    Each proposal has one span and one label. Its score is `p / (p + P(None))` with
-    `p = P(span) * P(label)`: at least 0.5 where algorithm 2 accepts the proposal.
+    Each proposal has one span and one label. Its score is the geometric mean of the probabilities
+    of the span and of the label, given the words of the span. With `classifier = "proposal"` it is
+    `p / (p + P(None))` with `p = P(span) * P(label)`: at least 0.5 where algorithm 2 accepts the
+    proposal.
 
     P is N, or `min_proposals` in shorter sentences. Time grows with P * N^2, as the joint span
     distribution has a cell for every proposal, first and last word; a prediction leaves out the
-    proposals that cannot reach the threshold. The memory for these cells does not grow: they are
-    computed in chunks, see `SpanDistribution`. That for the attention of each layer grows with
+    proposals that are unlikely by their own labels. The memory for these cells does not grow: they
+    are computed in chunks, see `SpanDistribution`. That for the attention of each layer grows with
     A * P^2. `python -m benchmarks.inference memory` measures it.
 
     width, n_labels: see `Head`. settings: see `ProposerRegressorSettings`.
@@ -82,6 +89,9 @@ class ProposerRegressor(Head):
         )
         self.labels = MLP(h, n_labels + 1)
         self.pointer = JointPointer(h)
+        self.classifier: Optional[SpanClassifier] = None
+        if s.classifier == "span":
+            self.classifier = SpanClassifier(h, h, n_labels, answer_pooling=True)
         if s.dropout is not None:
             self.fix_dropout(s.dropout)
 
@@ -103,7 +113,8 @@ class ProposerRegressor(Head):
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Negative log-likelihood of the assigned targets (eq. 24), a mean over the proposals of
         the batch. The paper sums over those of a sentence (eq. 25); with a mean the size of a step
-        does not depend on the lengths of the sentences."""
+        does not depend on the lengths of the sentences. A span classifier learns from candidates,
+        too."""
         words, mask, _ = batch
         words, stages = self.refine(words, mask)
         real = stages[-1].mask
@@ -112,15 +123,24 @@ class ProposerRegressor(Head):
         span_log_p = spans.at(gold.spans) - spans.log_partition().unsqueeze(-1)
         target = self.assign(label_log_p, span_log_p, gold, real)
         found = target >= 0
-        label = pick_gold(gold.labels + 1, target).masked_fill(~found, 0)
+        label = classes_of(gold, target)
         label_terms = -label_log_p.gather(-1, label.unsqueeze(-1)).squeeze(-1)
         rows, chosen = torch.nonzero(found, as_tuple=True)
         span_loss = -span_log_p[rows, chosen, target[rows, chosen]].sum()
         count = real.sum()
-        return {
+        losses = {
             "label": Loss((label_terms * real).sum(), count),
             "span": Loss(span_loss, count),
         }
+        if self.classifier is not None:
+            lengths = mask.sum(dim=1, keepdim=True)
+            # Each boundary by itself: the best pair would take another pass over all cells.
+            pointed, _ = pointed_spans(spans.start, spans.end)
+            candidates, label = draw_candidates(pointed, gold, target, lengths)
+            read = self.classifier.read(words)
+            logits = self.classifier.at(stages[-1].query, read, candidates)
+            losses["candidate"] = candidate_loss(logits, label, real)
+        return losses
 
     @torch.no_grad()
     def assign(self, label_log_p: Tensor, span_log_p: Tensor, gold: Gold, real: Tensor) -> Tensor:
@@ -145,7 +165,8 @@ class ProposerRegressor(Head):
         threshold = options.threshold
         words, stages = self.refine(words, mask)
         final = self.decode(words, mask, stages[-1], threshold)
-        keep = final.score >= threshold
+        # One without a span has the score 0.
+        keep = (final.score >= threshold) & (final.score > 0)
         # NaN passes, so that the component can report a model that has diverged.
         keep = (keep | final.score.isnan()) & stages[-1].mask
         segment, proposal = torch.nonzero(keep, as_tuple=True)
@@ -154,20 +175,28 @@ class ProposerRegressor(Head):
     def decode(
         self, words: Tensor, mask: Tensor, proposals: Proposals, threshold: float = 0.0
     ) -> Decoded:
-        """The best span and the best label of each proposal.
+        """The best span of each proposal and its best label.
 
-        Padding has no span, and neither has a proposal whose label alone keeps the score below the
-        threshold, as most proposals of a trained model: their score is 0.
+        Padding has no span, and neither has a proposal whose own label is too unlikely: without a
+        span classifier where it alone keeps the score below the threshold, as of most proposals of
+        a trained model. Their score is 0.
         """
         logits, spans = self.answer(words, mask, proposals)
         labels_p = logits.softmax(-1)
         label_p, label = labels_p[..., 1:].max(dim=-1)
         none_p = labels_p[..., 0]
+        least = threshold if self.classifier is None else LEAST_PROPOSED
         # Not `>=`: NaN passes here, too.
-        likely = ~(label_p / (label_p + none_p) < threshold) & proposals.mask
+        likely = ~(label_p / (label_p + none_p) < least) & proposals.mask
         span_p, start, end = spans.best(likely)
-        product = span_p * label_p
-        return Decoded(start, end, label, product / (product + none_p))
+        if self.classifier is None:
+            product = span_p * label_p
+            return Decoded(start, end, label, product / (product + none_p))
+        found = torch.stack([start, end], dim=-1)
+        read = self.classifier.read(words)
+        labels_p = self.classifier.at(proposals.query, read, found).softmax(-1)
+        label_p, label = labels_p[..., 1:].max(dim=-1)
+        return Decoded(start, end, label, (label_p * span_p).sqrt())
 
     @torch.no_grad()
     def trace(self, words: Tensor, mask: Tensor) -> Trace:
@@ -188,6 +217,8 @@ class ProposerRegressor(Head):
         proposed = self.proposer.labels
         proposed.grow(n_labels + 1, proposed.output.bias.min().item() - 6.0)
         self.labels.grow(n_labels + 1, 0.0)
+        if self.classifier is not None:
+            self.classifier.grow(n_labels)
         for layer in self.regressor:
             assert isinstance(layer, RegressorLayer)
             layer.add_labels(n_labels)

@@ -1,4 +1,4 @@
-"""Every word proposes a span and a label, from a feature pyramid (section 3.2).
+"""Every word proposes a span and a label, from itself or from a feature pyramid (section 3.2).
 
 Section and equation numbers are those of Wen et al. 2023. Shapes: B batch, N words, P proposals,
 C labels, h hidden width. Class 0 is None. Locations are word positions within the sentence, first
@@ -8,7 +8,7 @@ and last word, as real numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, List, NamedTuple, Optional, Sequence
+from typing import Collection, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -68,7 +68,8 @@ class MLP(nn.Module):
 
 
 class Proposer(nn.Module):
-    """Feature pyramid and proposal fusion (section 3.2)."""
+    """Feature pyramid and proposal fusion (section 3.2), or, without kernel sizes, the words as
+    they are."""
 
     def __init__(
         self,
@@ -80,20 +81,17 @@ class Proposer(nn.Module):
     ) -> None:
         super().__init__()
         self.min_proposals = min_proposals
-        # Of words alone there is no way down.
-        backward_block = bool(kernel_sizes) and "backward_block" not in without
-        self.pyramid = FeaturePyramid(width, kernel_sizes, backward_block)
-        # Words alone are their own locations.
-        self.anchor = MLP(width, 2) if kernel_sizes else None
+        self.pyramid: Optional[FeaturePyramid] = None
+        if kernel_sizes:
+            self.pyramid = FeaturePyramid(width, kernel_sizes, "backward_block" not in without)
+            self.anchor = MLP(width, 2)
         self.labels = MLP(width, n_labels + 1)
         rounds = max(min_proposals - 1, 0)
         self.kind = nn.Parameter(torch.randn(rounds, width) * 0.02) if rounds else None
 
     def forward(self, words: Tensor, mask: Tensor) -> Proposals:
         """`(B, N, h)` words to one proposal per word, and to more of them in short sentences."""
-        levels = self.pyramid(words, mask)
-        location = self._location(levels)
-        features = levels[0].features
+        features, location = self._read(words, mask)
         if (
             not torch.is_grad_enabled()
             and mask.shape[1] >= self.min_proposals
@@ -107,13 +105,15 @@ class Proposer(nn.Module):
         location = words_at(location, anchors)
         return Proposals(query, location, self.labels(query), real)
 
-    def _location(self, levels: List[Level]) -> Tensor:
-        """First location of each word's proposal, `(B, N, 2)`."""
-        if self.anchor is not None:
-            return fuse_locations([self.anchor(level.features) for level in levels], levels)
-        words = levels[0].features
+    def _read(self, words: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]:
+        """Features of each word, `(B, N, h)`, and the first location of its proposal, `(B, N, 2)`:
+        without a pyramid the word itself."""
+        if self.pyramid is not None:
+            levels = self.pyramid(words, mask)
+            scores = [self.anchor(level.features) for level in levels]
+            return levels[0].features, fuse_locations(scores, levels)
         position = torch.arange(words.shape[1], dtype=words.dtype, device=words.device)
-        return position.view(1, -1, 1).expand(len(words), -1, 2)
+        return words, position.view(1, -1, 1).expand(len(words), -1, 2)
 
 
 class FeaturePyramid(nn.Module):

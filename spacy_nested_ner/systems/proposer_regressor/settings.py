@@ -23,9 +23,11 @@ class ProposerRegressorSettings(ModelSettings):
 
     hidden_width: width of all layers.
     kernel_sizes: kernel sizes of the pyramid's convolutions, from the bottom up; an empty list:
-        words only, in about half the time. The paper has 2, 2.
+        the words as they are, without recurrent layers. The paper has 2, 2.
     regressor_layers: layers of the regressor.
     attention_heads: attention heads of each layer of the regressor.
+    classifier: what a label is read from: the words of the "span" that is found, or the "proposal"
+        alone (the paper).
     min_proposals: smallest number of proposals of a sentence. A shorter one gets more rounds of
         them, so that one word can carry several labels; 0: one proposal per word (the paper).
     without: parts to leave out: the backward block of the pyramid; the spatial modulation of the
@@ -41,8 +43,11 @@ class ProposerRegressorSettings(ModelSettings):
     kernel_sizes: List[int] = setting(
         [], least=2, source="table 7; configs/proposer_regressor_paper.cfg"
     )
-    regressor_layers: int = setting(3, least=0, source="figure 5")
+    regressor_layers: int = setting(1, least=0, source="figure 5 has 3")
     attention_heads: int = setting(8, least=1, source="figure 6")
+    classifier: str = setting(
+        "span", choices=("span", "proposal"), source="configs/proposer_regressor_paper.cfg"
+    )
     min_proposals: int = setting(4, least=0, source="configs/proposer_regressor_paper.cfg")
     without: List[str] = setting([], choices=PARTS, source="table 6")
     batch_words: int = setting(384, least=1, source="configs/proposer_regressor_paper.cfg")
@@ -53,7 +58,7 @@ class ProposerRegressorSettings(ModelSettings):
                 f"hidden_width ({self.hidden_width}) must be a multiple of the "
                 f"attention_heads ({self.attention_heads})"
             )
-        if self.hidden_width % 2:
+        if self.kernel_sizes and self.hidden_width % 2:
             return (
                 f"hidden_width ({self.hidden_width}) must be even: each direction of the recurrent "
                 "layers has half of it"
@@ -63,5 +68,6 @@ class ProposerRegressorSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class ProposerRegressorOptions(Options):
-    """Settings at run time. A score is p / (p + P(None)), p the probability of label and span
-    together; 0.5 is the paper's rule."""
+    """Settings at run time. A score is the geometric mean of P(span) and P(label), given the words
+    of the span; with `classifier = "proposal"` it is p / (p + P(None)), p the probability of label
+    and span together, of which 0.5 is the paper's rule."""

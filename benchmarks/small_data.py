@@ -1,0 +1,82 @@
+"""What is learned from little data? F1 of trainings on so many sentences, each drawn at random, in
+equal CPU time.
+
+python -m benchmarks.small_data run corpus/genia results/small --docs 50 --docs 200
+python -m benchmarks.small_data run corpus/genia results/small_minilm --transformer DIRECTORY_OR_HUB_NAME --minutes 8
+python -m benchmarks.small_data report results/small
+
+Dev and test are those of the corpus. What the output has already is not trained again.
+"""  # noqa: E501
+
+import itertools
+import random
+import shutil
+from pathlib import Path
+from typing import Annotated, List
+
+import spacy
+import typer
+from spacy.tokens import DocBin
+
+from benchmarks import compare, tables
+from benchmarks.systems import SYSTEMS, read
+from spacy_nested_ner.comparison.tables import results_in
+
+app = typer.Typer(add_completion=False, help=__doc__)
+
+
+@app.command()
+def run(
+    corpus: compare.Corpus,
+    output: compare.Output,
+    docs: Annotated[List[int], typer.Option(help="Drawn from train")] = [50, 100, 200, 500],  # noqa: B006
+    draw: Annotated[List[int], typer.Option(help="Seeds of draw and training")] = [0, 1, 2, 3, 4],  # noqa: B006
+    system: compare.Systems = SYSTEMS,
+    transformer: compare.Transformer = None,
+    mixed_precision: compare.MixedPrecision = False,
+    minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
+    dev_limit: compare.DevLimit = 100,
+    choose_limit: Annotated[
+        int, typer.Option(help="First dev docs that choose model and threshold")
+    ] = 400,
+    test_limit: compare.TestLimit = 0,
+    eval_frequency: Annotated[int, typer.Option(help="Steps between scores on dev")] = 200,
+) -> None:
+    """Train what has no result in the output folder yet, and print the table."""
+    own = {name: value for name, value in locals().items() if name not in ("docs", "draw")}
+    for number, n in itertools.product(draw, docs):
+        data = drawn(corpus, output / "data" / f"{corpus.name}_{n}_docs_{number}", n, number)
+        settings = {**compare.BY_STEPS, **own, "corpus": data, "output": output / f"{n}_docs"}
+        compare.train_all({**settings, "seed": [number], "steps": 0, "cpu_clock": True})
+    report(output)
+
+
+def drawn(corpus: Path, folder: Path, n: int, seed: int) -> Path:
+    """Write a corpus with so many random docs of train."""
+    if not folder.exists():
+        docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
+        if n > len(docs):
+            raise typer.BadParameter(f"{corpus / 'train.spacy'} has {len(docs)} docs, not {n}.")
+        draft = folder.with_suffix(".draft")  # so that the folder is there whole or not at all
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        for part in ("dev", "test"):
+            shutil.copy(corpus / f"{part}.spacy", draft)
+        chosen = random.Random(seed).sample(docs, n)
+        DocBin(docs=chosen, store_user_data=True).to_disk(draft / "train.spacy")
+        draft.rename(folder)
+    return folder
+
+
+@app.command()
+def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
+    """Print the results as a Markdown table."""
+    folders = {folder.name: results_in(folder) for folder in output.glob("*_docs")}
+    found = {name: results for name, results in folders.items() if results}
+    if not found:
+        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
+    typer.echo(tables.small_data(found))
+
+
+if __name__ == "__main__":
+    app()
