@@ -101,7 +101,11 @@ def test_warm_up_and_scores_follow_the_length_of_the_training(path) -> None:
 # know only one of the labels here.
 MEMORISED: Dict[str, Dict[str, Any]] = {
     "diffusion_cnn": {},
-    "diffusion_transformer": {"model.hidden_width": 48, "model.dropout": 0.0},
+    "diffusion_transformer": {
+        "model.hidden_width": 48,
+        "model.word_width": 96,
+        "model.dropout": 0.0,
+    },
     "locate_and_label_cnn": {},
     "locate_and_label_transformer": {},
     "locate_and_label_paper": {
@@ -120,7 +124,7 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
     },
     "mrc_transformer": {"model.questions": QUESTIONS},
     "piqn_cnn": {"model.dropout": 0.0},
-    "piqn_transformer": {},
+    "piqn_transformer": {"model.dropout": 0.0},
     "proposer_regressor_cnn": {},
     "proposer_regressor_transformer": {},
     "proposer_regressor_paper": {

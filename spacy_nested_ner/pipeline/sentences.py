@@ -6,11 +6,13 @@ import math
 from typing import Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
+from spacy.attrs import IS_PUNCT, ORTH
 from spacy.pipeline import Sentencizer
+from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
-# Its signs are those of all scripts that have any, not of one language.
-SENTENCIZER = Sentencizer()
+# Signs that end a sentence in any script that has some, as spaCy numbers words.
+ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
 # docs where none are set. `single` of them are one sentence by rule.
 NOTHING_SEEN = {"texts": 0, "single": 0, "words": 0, "squared_words": 0}
@@ -28,8 +30,20 @@ def set_sentences(doc: Doc) -> List[Tuple[int, int]]:
 def rule_sentences(doc: Doc) -> List[Tuple[int, int]]:
     """First and end token of each sentence by the rule of spaCy's `sentencizer`, which sees no
     boundaries where there is no punctuation. The doc is not changed."""
-    (is_start,) = SENTENCIZER.predict([doc])
-    return _between([i for i, start in enumerate(is_start) if start], len(doc))
+    return _between(rule_starts(doc), len(doc))
+
+
+def rule_starts(doc: Doc) -> List[int]:
+    """First tokens of sentences by that rule, but for that of the doc: the next word after a sign
+    that ends one. Not by `Sentencizer.predict`, which makes an object of each token."""
+    starts, ended = [], False
+    for place, (word, is_punctuation) in enumerate(doc.to_array([ORTH, IS_PUNCT]).tolist()):
+        if word in ENDS:
+            ended = True
+        elif ended and not is_punctuation:
+            starts.append(place)
+            ended = False
+    return starts
 
 
 def _between(starts: List[int], end: int) -> List[Tuple[int, int]]:
@@ -43,10 +57,10 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc]) -> Dict[str, int]:
     """`seen`, which begins as `NOTHING_SEEN`, with the texts of these docs."""
     seen = dict(seen)
     for doc in docs:
-        by_rule = {start for start, _ in rule_sentences(doc)}
+        by_rule = rule_starts(doc)
         for start, end in set_sentences(doc):
             seen["texts"] += 1
-            seen["single"] += by_rule.isdisjoint(range(start + 1, end))
+            seen["single"] += not any(start < other < end for other in by_rule)
             seen["words"] += end - start
             seen["squared_words"] += (end - start) ** 2
     return seen
