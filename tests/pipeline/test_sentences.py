@@ -5,7 +5,10 @@ from typing import Any, List
 
 import pytest
 import spacy
+from hypothesis import given
+from hypothesis import strategies as st
 from spacy.language import Language
+from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 from spacy.training import Example
 
@@ -17,6 +20,7 @@ from spacy_nested_ner.pipeline.sentences import (
 )
 from tests.conftest import make_example, make_pipeline, train
 
+VOCAB = spacy.blank("en").vocab
 CITIES = ["Oslo", "Paris", "Rome", "Lima", "Bern", "Cairo"]
 PATTERNS = [
     ("the president of the University of {} left .", [(0, 7, "PER"), (3, 7, "ORG"), (6, 7, "GPE")]),
@@ -29,6 +33,19 @@ PATTERNS = [
     ("students of {} read a book there .", [(0, 3, "PER"), (2, 3, "GPE")]),
 ]
 THIRTY = [(text.format(city, city), spans) for city in CITIES for text, spans in PATTERNS]
+
+
+SIGNS = ["a", ".", "!", "。", "...", ",", '"', ")", "\n", " "]
+
+
+@given(st.lists(st.sampled_from(SIGNS), max_size=12))
+def test_the_rule_is_that_of_the_sentencizer(words) -> None:
+    doc = Doc(VOCAB, words=words)
+    found = rule_sentences(doc)
+    (expected,) = Sentencizer().predict([doc])
+    assert [start for start, _ in found] == [i for i, start in enumerate(expected) if start]
+    assert [end for _, end in found[:-1]] == [start for start, _ in found[1:]]
+    assert not words or found[-1][1] == len(words)
 
 
 def single(nlp: Language) -> List[Example]:
