@@ -55,6 +55,9 @@ def ratio(
     data: Data,
     batch_size: int = 64,
     limit: int = 512,
+    join: Annotated[
+        int, typer.Option(help="Their words as docs of so many, without sentences; 0: as they are")
+    ] = 0,
     repeats: int = 5,
     threads: int = 1,
     output: Output = None,
@@ -64,7 +67,9 @@ def ratio(
 
     The encoder alone is the pipeline without its last component, or that component's own tok2vec.
     """
-    found = in_process(pipeline_ratio, model, data, batch_size, limit, repeats, threads=threads)
+    found = in_process(
+        pipeline_ratio, model, data, batch_size, limit, join, repeats, threads=threads
+    )
     extremes = f"({found['least']:.2f} to {found['most']:.2f})"
     typer.echo(
         f"{found['component']}, batch {batch_size}, {threads} thread(s): ratio "
@@ -72,17 +77,22 @@ def ratio(
         f"words/s, whole {found['words_per_second']:.0f} words/s; the component adds "
         f"{found['mib']:.0f} MiB to the peak"
     )
-    write_output(output, {"cells": [{"batch_size": batch_size, "threads": threads, **found}]})
+    cell = {"batch_size": batch_size, "threads": threads, "words": join or None, **found}
+    write_output(output, {"cells": [cell]})
 
 
 def pipeline_ratio(
-    model: str, data: Path, batch_size: int, limit: int, repeats: int
+    model: str, data: Path, batch_size: int, limit: int, join: int, repeats: int
 ) -> Dict[str, Any]:
     """The figures of `ratio`."""
     nlp = spacy.load(model)
+    docs = read(nlp, data, limit)
+    if join:
+        words = [token.text for doc in docs for token in doc]
+        docs = [Doc(nlp.vocab, words=words[i : i + join]) for i in range(0, len(words), join)]
     return {
-        "component": nlp.pipe_names[-1],
-        **beside_encoder(nlp, read(nlp, data, limit), batch_size, repeats),
+        "component": nlp.get_pipe_meta(nlp.pipe_names[-1]).factory,
+        **beside_encoder(nlp, docs, batch_size, repeats),
     }
 
 

@@ -48,7 +48,7 @@ PLACES: Dict[Place, Optional[str]] = {
 
 @app.command()
 def run(
-    transformer: Annotated[str, typer.Argument(help="Directory or hub name")],
+    encoder: Annotated[str, typer.Argument(help='Directory or hub name; "cnn"')],
     data: Data,
     output: Annotated[Path, typer.Argument(help="Folder for shares.json")],
     system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
@@ -59,7 +59,7 @@ def run(
     and a threshold that as many spans reach as the docs have entities."""
     result: Dict[str, Any] = {**provenance(), "systems": {}}
     for name in system:
-        found = in_process(measured, name, data, limit, transformer, repeats)
+        found = in_process(measured, name, data, limit, encoder, repeats)
         result["docs"], result["systems"][name] = found.pop("docs"), found
         total = found["seconds"]
         typer.echo(f"{name}: {total['prediction']:.1f} s, {total['training']:.1f} s", err=True)
@@ -67,9 +67,10 @@ def run(
     report(output)
 
 
-def measured(system: str, data: Path, limit: int, transformer: str, repeats: int) -> Dict[str, Any]:
+def measured(system: str, data: Path, limit: int, encoder: str, repeats: int) -> Dict[str, Any]:
     """CPU seconds by part of a prediction and of training steps on the docs."""
     warnings.simplefilter("ignore")
+    transformer = None if encoder == "cnn" else encoder
     docs = read(spacy.blank("en"), data, limit)
     nlp = untrained_system(system, docs, transformer, **UNFILTERED.get(system, {}))
     pipe: Any = nlp.get_pipe("ner")
@@ -130,7 +131,7 @@ def watch(nlp: Language, clock: Shares) -> None:
         clock.watch_head(head_shim(pipe.model).module, "head", rest="decoding")
         # An encoder of pairs learns inside the graph of the head.
         shims: List[Any] = encoder_of(pipe.model).shims
-        for shim in shims:
+        for shim in shims:  # a CNN has none: Thinc, not torch, calls its layers
             clock.watch_encoder(shim.module, "encoder")
     else:  # spancat, whose decoding makes the spans, too
         pipe.model = clock.wrap_model(pipe.model, "head")
