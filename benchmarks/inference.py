@@ -1,6 +1,6 @@
 """Speed and memory of a component beside its encoder alone and beside spaCy's spancat.
 
-python -m benchmarks.inference ratio MODEL DATA.spacy
+python -m benchmarks.inference trained DATA.spacy MODEL [MODEL ...]
 python -m benchmarks.inference untrained DIRECTORY_OR_HUB_NAME_OR_cnn DATA.spacy
 python -m benchmarks.inference encoder DIRECTORY_OR_HUB_NAME DATA.spacy
 python -m benchmarks.inference long-doc
@@ -50,50 +50,73 @@ SPACY_TRANSFORMERS = {
 
 
 @app.command()
-def ratio(
-    model: Annotated[str, typer.Argument(help="Pipeline: an encoder, then one component")],
+def trained(
     data: Data,
-    batch_size: int = 64,
+    model: Annotated[List[str], typer.Argument(help="Pipelines: an encoder, then one component")],
+    batch_size: Annotated[List[int], typer.Option(help="Repeat for several")] = [1, 8, 64],  # noqa: B006
     limit: int = 512,
     join: Annotated[
         int, typer.Option(help="Their words as docs of so many, without sentences; 0: as they are")
     ] = 0,
-    repeats: int = 5,
-    threads: int = 1,
+    repeats: int = 3,
     output: Output = None,
 ) -> None:
-    """t(whole pipeline) / t(encoder alone), in one run, medians of pairs; and what the last
-    component adds to the peak memory of the encoder.
+    """Trained pipelines on one thread: t(pipeline) / t(encoder alone), and the time of prediction
+    by that of a spancat among them.
 
     The encoder alone is the pipeline without its last component, or that component's own tok2vec.
     """
-    found = in_process(
-        pipeline_ratio, model, data, batch_size, limit, join, repeats, threads=threads
-    )
-    extremes = f"({found['least']:.2f} to {found['most']:.2f})"
-    typer.echo(
-        f"{found['component']}, batch {batch_size}, {threads} thread(s): ratio "
-        f"{found['ratio']:.2f} {extremes}, encoder alone {found['encoder_words_per_second']:.0f} "
-        f"words/s, whole {found['words_per_second']:.0f} words/s; the component adds "
-        f"{found['mib']:.0f} MiB to the peak"
-    )
-    cell = {"batch_size": batch_size, "threads": threads, "words": join or None, **found}
-    write_output(output, {"cells": [cell]})
+    found = [
+        in_process(trained_costs, each, data, batch_size, limit, join, repeats) for each in model
+    ]
+    cells = beside_spancat(found)
+    typer.echo(tables.measurements({"cells": cells}))
+    write_output(output, {"join": join, "cells": cells})
 
 
-def pipeline_ratio(
-    model: str, data: Path, batch_size: int, limit: int, join: int, repeats: int
+def trained_costs(
+    model: str, data: Path, batch_sizes: List[int], limit: int, join: int, repeats: int
 ) -> Dict[str, Any]:
-    """The figures of `ratio`."""
+    """The figures of `trained`."""
     nlp = spacy.load(model)
     docs = read(nlp, data, limit)
     if join:
         words = [token.text for doc in docs for token in doc]
         docs = [Doc(nlp.vocab, words=words[i : i + join]) for i in range(0, len(words), join)]
     return {
-        "component": nlp.get_pipe_meta(nlp.pipe_names[-1]).factory,
-        **beside_encoder(nlp, docs, batch_size, repeats),
+        "system": nlp.get_pipe_meta(nlp.pipe_names[-1]).factory,
+        **prediction_costs(nlp, docs, batch_sizes, repeats),
     }
+
+
+def prediction_costs(
+    nlp: Language, docs: List[Doc], batch_sizes: List[int], repeats: int
+) -> Dict[str, Any]:
+    """Ratio to the encoder and CPU seconds of a pipeline at each batch size."""
+    found: Dict[str, Any] = {}
+    for size in batch_sizes:
+        times = in_turn(passes_of(nlp, docs, size), repeats)
+        found[f"batch_{size}"] = statistics.median(times["whole"])
+        found[f"ratio_{size}"] = median_ratio(times["whole"], times["encoder"])
+    return found
+
+
+def beside_spancat(found: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The figures of some systems, and what each takes by what spancat takes, if it is there."""
+    theirs = [costs for costs in found if costs["system"] == "spancat"]
+    if not theirs:
+        return found
+    return [
+        {
+            **costs,
+            **{
+                f"{what}_by_spancat": costs[what] / theirs[0][what]
+                for what in costs
+                if what == "training" or what.startswith("batch_")
+            },
+        }
+        for costs in found
+    ]
 
 
 def beside_encoder(
@@ -146,12 +169,7 @@ def untrained(
         )
         for each in names
     ]
-    cells = []
-    for each, costs in zip(names, found):
-        ratios = costs.pop("ratios")
-        theirs = {what: costs[what] / found[0][what] for what in costs}
-        by_spancat = {f"{what}_by_spancat": ratio for what, ratio in theirs.items()}
-        cells.append({"system": each, **costs, **ratios, **by_spancat})
+    cells = beside_spancat(found)
     typer.echo(tables.measurements({"cells": cells}))
     write_output(output, {"cells": cells})
 
@@ -170,13 +188,12 @@ def untrained_costs(
     docs = read(spacy.blank("en"), data, limit)
     changes = {} if system == "spancat" else {"adversarial": adversarial}
     nlp = untrained_system(system, docs, transformer, **changes)
-    found: Dict[str, Any] = {"ratios": {}}
-    found["training"] = statistics.median(training_seconds(nlp, docs) for _ in range(repeats))
-    for size in batch_sizes:
-        times = in_turn(passes_of(nlp, docs, size), repeats)
-        found[f"batch_{size}"] = statistics.median(times["whole"])
-        found["ratios"][f"ratio_{size}"] = median_ratio(times["whole"], times["encoder"])
-    return found
+    training = statistics.median(training_seconds(nlp, docs) for _ in range(repeats))
+    return {
+        "system": system,
+        "training": training,
+        **prediction_costs(nlp, docs, batch_sizes, repeats),
+    }
 
 
 @app.command()

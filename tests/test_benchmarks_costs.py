@@ -243,3 +243,21 @@ def test_reading(tmp_path) -> None:
     cells = srsly.read_json(tmp_path / "out.json")["cells"]
     assert [cell["docs"] for cell in cells] == [6] * 4 and all(cell["seconds"] for cell in cells)
     assert "| `spacy_nested_ner.Corpus.v1`, further passes |" in table
+
+
+def test_trained_pipelines_beside_their_encoders(tmp_path, monkeypatch) -> None:
+    write_docs(tmp_path / "dev.spacy")
+    train(make_pipeline("piqn_ner"), 3).to_disk(tmp_path / "piqn")
+    train(make_pipeline("locate_and_label_ner"), 3).to_disk(tmp_path / "locate")
+    options = ("--batch-size", 2, "--repeats", 1, "--output", tmp_path / "out.json")
+    models = (tmp_path / "dev.spacy", tmp_path / "piqn", tmp_path / "locate")
+    invoke(inference.app, "trained", *models, *options, "--join", 20)
+    cells = srsly.read_json(tmp_path / "out.json")["cells"]
+    assert [cell["system"] for cell in cells] == ["piqn_ner", "locate_and_label_ner"]
+    assert all(cell["ratio_2"] > 1 and cell["batch_2"] > 0 for cell in cells)
+    sizes = []
+    monkeypatch.setattr(
+        inference, "prediction_costs", lambda _, docs, *__: sizes.extend(docs) or {}
+    )
+    inference.trained_costs(str(models[1]), models[0], [1], 10, 20, 1)
+    assert {len(doc) for doc in sizes[:-1]} == {20} and 0 < len(sizes[-1]) <= 20

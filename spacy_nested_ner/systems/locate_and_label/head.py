@@ -35,7 +35,7 @@ GAMMA = 2.0
 # alpha_2: smallest IoU of an adjusted span with an entity to have its label.
 LABEL_IOU = 1.0
 # Probability from which a seed may become a proposal, in training.
-MAY_PASS = 0.05
+MAY_PASS = 0.2
 # lambda_2 of eq. 17. The filter and the class loss have a weight of 1.
 REGRESSOR_WEIGHT = 0.1
 

@@ -78,7 +78,7 @@ class LocateAndLabelOptions(Options):
     """
 
     filter_threshold: float = setting(
-        0.15, least=0, most=1, source="configs/locate_and_label_paper.cfg"
+        0.3, least=0, most=1, source="configs/locate_and_label_paper.cfg"
     )
     nms_iou: float = setting(0.3, least=0, most=1, source="eq. 18; the paper has 0.7")
     nms_decay: float = setting(0.8, least=0, most=1, source="eq. 18; the paper has 0.9")
