@@ -67,9 +67,10 @@ VARIANTS: Variants = {
     "scores of words in the pointers": {"word_weight": 2.0},
     "words of 256": {"word_width": 256},
     "words of 256, and scores of words": {"word_weight": 2.0, "word_width": 256},
-    **{name: {"variant": name} for name in FORMS},
+    # Of one layer there is no other loss.
+    **{name: {"variant": name} for name in FORMS if name != "losses after the last layer only"},
     "no answer pooling": {"variant": "no answer pooling", "run_time": {"score": "sum"}},
-    "losses after the last layer only": {
+    "two layers, losses after the last only": {
         "variant": "losses after the last layer only",
         "depth": 2,
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from typing import Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
@@ -60,7 +61,7 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc]) -> Dict[str, int]:
         by_rule = rule_starts(doc)
         for start, end in set_sentences(doc):
             seen["texts"] += 1
-            seen["single"] += not any(start < other < end for other in by_rule)
+            seen["single"] += bisect_right(by_rule, start) == bisect_left(by_rule, end)
             seen["words"] += end - start
             seen["squared_words"] += (end - start) ** 2
     return seen

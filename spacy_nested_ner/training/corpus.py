@@ -30,8 +30,9 @@ def make_corpus(
 class KeptCorpus(Corpus):
     """spaCy's corpus, which reads its files once and keeps the docs.
 
-    spaCy reads them anew for every pass over the data. A doc with spans takes 2 ms, about as long
-    as a small CNN learns from it.
+    spaCy reads them anew for every pass over the data, which `benchmarks.reading` measures. All of
+    them are read before the first one is given: to stream a corpus (`max_epochs = -1`), take
+    spaCy's.
     """
 
     kept: Optional[Tuple[Vocab, List[Doc]]] = None

@@ -38,6 +38,7 @@ PIQN_SMALL = {"hidden_width": 16, "attention_heads": 2, "depth": 2}
 PIQN_PAPER = {
     **PIQN_SMALL,
     "variant": "paper",
+    "lstm_layers": 1,
     "query_source": "learned",
     "n_queries": 12,
     "quantity": 0.75,
@@ -55,7 +56,13 @@ LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "n
 LOCATE_PAPER = {"classifier": "softmax"}
 
 DIFFUSION_SMALL = {"hidden_width": 16, "attention_heads": 2, "depth": 2, "n_spans": 12}
-DIFFUSION_PAPER = {**DIFFUSION_SMALL, "variant": "paper", "depth": 1, "repetition": 0.0}
+DIFFUSION_PAPER = {
+    **DIFFUSION_SMALL,
+    "variant": "paper",
+    "lstm_layers": 1,
+    "depth": 1,
+    "repetition": 0.0,
+}
 DIFFUSION_AUTHORS = {
     **DIFFUSION_SMALL,
     "variant": "authors",

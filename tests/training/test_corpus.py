@@ -44,10 +44,11 @@ def test_files_are_read_once_for_each_vocabulary(path) -> None:
     first = [example.y for example in kept(nlp)]
     content = path.read_bytes()
     path.unlink()
-    assert all(example.y is doc for example, doc in zip(kept(nlp), first))
+    again = [example.y for example in kept(nlp)]
+    assert len(again) == len(first) > 5 and all(a is b for a, b in zip(again, first))
     path.write_bytes(content)
     other = spacy.blank("en")
-    assert all(example.y.vocab is other.vocab for example in kept(other))
+    assert [example.y.vocab for example in kept(other)] == [other.vocab] * len(first)
 
 
 def test_docs_stay_as_they_are_when_a_pipeline_learns_from_them(path) -> None:

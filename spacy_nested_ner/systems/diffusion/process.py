@@ -199,8 +199,10 @@ def spread_kinds(n_spans: int, n_kinds: int) -> Tensor:
     Multiples of the golden ratio: the kinds in turn would follow the binary pattern of
     `noise_table`.
     """
-    share = torch.arange(n_spans, dtype=torch.double) * 0.6180339887498949 % 1
-    return (share * n_kinds).long()
+    # It is kept, so it must also do where gradients are wanted.
+    with torch.inference_mode(False):
+        share = torch.arange(n_spans, dtype=torch.double) * 0.6180339887498949 % 1
+        return (share * n_kinds).long()
 
 
 def span_counts(lengths: Tensor, n_spans: Optional[int], per_word: float) -> Tensor:

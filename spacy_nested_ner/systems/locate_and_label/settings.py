@@ -22,8 +22,8 @@ class LocateAndLabelSettings(ModelSettings):
     """Settings of the model.
 
     hidden_width: width of the word vectors.
-    lstm_layers: layers of the word-level BiLSTM (section 2.1); 0: none, only a
-        linear layer where the widths differ. The paper's config has its BiLSTM in the encoder.
+    lstm_layers: layers of the word-level BiLSTM (section 2.1); 0: none, only a linear layer where
+        the widths differ. The paper's config has its BiLSTM in the encoder.
     lengths: lengths of the seed spans, in words (section 2.2); null takes those of `seed_lengths`
         for the longest entity of the training data.
     regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
@@ -72,7 +72,8 @@ class LocateAndLabelSettings(ModelSettings):
 class LocateAndLabelOptions(Options):
     """Settings at run time. A score is the probability of the label after soft-NMS.
 
-    filter_threshold: smallest probability of a seed to become a proposal; 0 lets all pass.
+    filter_threshold: smallest probability of a seed to become a proposal; 0 lets all pass. Below
+        0.2 train with a larger `rejected_share`: few seeds of less are learned from.
     nms_iou: smallest IoU of spans that lower each other's scores.
     nms_decay: factor for the score of a span that overlaps a better one; 1 for no soft-NMS.
     """
