@@ -129,9 +129,6 @@ setup(
             "spacy_nested_ner.until_time_is_up.v1 = "
             "spacy_nested_ner.training.budget:until_time_is_up",
         ],
-        "spacy_readers": [
-            "spacy_nested_ner.Corpus.v1 = spacy_nested_ner.training.corpus:make_corpus",
-        ],
         "spacy_callbacks": [
             "spacy_nested_ner.fit_threshold.v1 = "
             "spacy_nested_ner.evaluation.callbacks:make_fit_threshold",

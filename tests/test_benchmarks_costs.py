@@ -15,7 +15,6 @@ from benchmarks import (
     mrc_cost,
     pipe,
     products,
-    reading,
     shares,
     speed,
     tables,
@@ -234,15 +233,6 @@ def test_time_of_a_system_by_that_of_spancat(tmp_path) -> None:
     assert spancat["batch_8_by_spancat"] == spancat["training_by_spancat"] == 1
     assert piqn["batch_8_by_spancat"] == pytest.approx(piqn["batch_8"] / spancat["batch_8"])
     assert piqn["ratio_8"] > 1
-
-
-def test_reading(tmp_path) -> None:
-    write_docs(tmp_path / "docs.spacy")
-    options = ("--limit", 6, "--output", tmp_path / "out.json")
-    table = invoke(app_of(reading.main), tmp_path / "docs.spacy", *options)
-    cells = srsly.read_json(tmp_path / "out.json")["cells"]
-    assert [cell["docs"] for cell in cells] == [6] * 4 and all(cell["seconds"] for cell in cells)
-    assert "| `spacy_nested_ner.Corpus.v1`, further passes |" in table
 
 
 def test_trained_pipelines_beside_their_encoders(tmp_path, monkeypatch) -> None:
