@@ -128,7 +128,9 @@ def test_threshold_and_overlap_show_what_the_pipeline_finds(page, unsure):
     assert len(seen) > 6
     pane.get_by_role("button", name="Reset").click()
     expect(pane.get_by_role("slider")).to_have_attribute("aria-valuetext", re.compile("^0.50, "))
-    assert sorted(tags_of(pane)) == sorted(labels_of(entities_of(unsure(TEXT))))
+    spans = entities_of(unsure(TEXT))
+    expect(pane.locator(".tag")).to_have_count(len(spans))  # drawn with the next frame
+    assert sorted(tags_of(pane)) == sorted(labels_of(spans))
     assert len(page.asked) == before  # the page chooses by itself
 
 
