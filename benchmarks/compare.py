@@ -160,6 +160,18 @@ def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
     return median_ratio(times["whole"], times["encoder"])
 
 
+def results_of_trials(output: Path, pattern: str) -> Dict[str, List[Dict[str, Any]]]:
+    """The results in each folder of a run whose name fits, by the names of the folders.
+
+    Raises typer.BadParameter if there are none.
+    """
+    folders = {folder.name: comparison.results_in(folder) for folder in output.glob(pattern)}
+    found = {name: results for name, results in folders.items() if results}
+    if not found:
+        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
+    return found
+
+
 @app.command()
 def report(
     output: Annotated[List[Path], typer.Argument(help="Folders with JSON files")],

@@ -20,7 +20,6 @@ from spacy.tokens import DocBin
 
 from benchmarks import compare, tables
 from benchmarks.systems import SYSTEMS, read
-from spacy_nested_ner.comparison.tables import results_in
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -71,11 +70,7 @@ def drawn(corpus: Path, folder: Path, n: int, seed: int) -> Path:
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
     """Print the results as a Markdown table."""
-    folders = {folder.name: results_in(folder) for folder in output.glob("*_docs")}
-    found = {name: results for name, results in folders.items() if results}
-    if not found:
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    typer.echo(tables.small_data(found))
+    typer.echo(tables.small_data(compare.results_of_trials(output, "*_docs")))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from spacy import util
 
 from benchmarks import compare, tables
 from benchmarks.systems import CONFIGS, read
-from spacy_nested_ner.comparison.tables import results_in
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -49,11 +48,7 @@ def run(
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
     """Print the results as a Markdown table."""
-    folders = {folder.name: results_in(folder) for folder in output.glob("*_passes")}
-    found = {name: results for name, results in folders.items() if results}
-    if not found:
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    typer.echo(tables.training_length(found))
+    typer.echo(tables.training_length(compare.results_of_trials(output, "*_passes")))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ C labels.
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Tuple, TypeVar
+from typing import Iterator, List, NamedTuple, Sequence, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -237,17 +237,15 @@ def mean_of_equal(step: Denoised, n_kinds: int, threshold: float) -> Predictions
     # NaN counts, for the component to report, see `reaching`.
     segment, span = torch.nonzero(step.real & (step.legal | step.score.isnan()), as_tuple=True)
     first, last = step.spans[segment, span].unbind(-1)
-    # One number for what is to be equal: numbers are sorted much faster than rows.
-    keys = ((segment * n_words + first) * n_words + last) * n_kinds + step.kinds[segment, span]
+    keys = numbered((segment, first, last, step.kinds[segment, span]), n_words, n_kinds)
     key, group, times = keys.unique(return_inverse=True, return_counts=True)
     probability = step.probability[segment, span]
     total = probability.new_zeros(len(key), probability.shape[1]).index_add_(0, group, probability)
     score, label = (total / times.unsqueeze(-1)).max(dim=-1)
     keep = (label > 0) & (score >= threshold) | score.isnan()
-    place = key[keep] // n_kinds
-    first, last = place // n_words % n_words, place % n_words
+    segment, first, last, _ = columns_of(key[keep], n_words, n_kinds)
     label = label[keep].clamp(min=1) - 1
-    return Predictions(place // n_words**2, first, last, label, score[keep])
+    return Predictions(segment, first, last, label, score[keep])
 
 
 def best_of_equal(found: Predictions) -> Predictions:
@@ -255,10 +253,23 @@ def best_of_equal(found: Predictions) -> Predictions:
     if not len(found.score):
         return found
     n_words, n_labels = (1 + torch.stack([found.end.max(), found.label.max()])).tolist()
-    keys = ((found.segment * n_words + found.start) * n_words + found.end) * n_labels + found.label
+    keys = numbered(found[:4], n_words, n_labels)
     unique, group = keys.unique(return_inverse=True)
     score = found.score.new_zeros(len(unique))
     score.scatter_reduce_(0, group, found.score, reduce="amax", include_self=False)
-    place, label = unique // n_labels, unique % n_labels
-    start, end = place // n_words % n_words, place % n_words
-    return Predictions(place // n_words**2, start, end, label, score)
+    return Predictions(*columns_of(unique, n_words, n_labels), score)
+
+
+def numbered(columns: Sequence[Tensor], n_words: int, n_kinds: int) -> Tensor:
+    """One number for segment, first word, last word and kind, or label, of each span: numbers are
+    sorted much faster than rows. All `(K,)` long; n_words, n_kinds: more than any of theirs."""
+    segment, first, last, kind = columns
+    return ((segment * n_words + first) * n_words + last) * n_kinds + kind
+
+
+def columns_of(
+    numbers: Tensor, n_words: int, n_kinds: int
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `numbered` was given."""
+    place = numbers // n_kinds
+    return place // n_words**2, place // n_words % n_words, place % n_words, numbers % n_kinds
