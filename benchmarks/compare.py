@@ -39,6 +39,9 @@ Transformer = Annotated[
     Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
 ]
 MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfloat16")]
+Adversarial = Annotated[
+    Optional[float], typer.Option(help="Of the nested systems; the config's own without it")
+]
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
@@ -83,9 +86,7 @@ def run(
     threads: int = 1,
     gpu_id: int = -1,
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
-    adversarial: Annotated[
-        Optional[float], typer.Option(help="Of the nested systems; the config's own without it")
-    ] = None,
+    adversarial: Adversarial = None,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:

@@ -33,6 +33,7 @@ def run(
     system: compare.Systems = SYSTEMS,
     transformer: compare.Transformer = None,
     mixed_precision: compare.MixedPrecision = False,
+    adversarial: compare.Adversarial = None,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,
     choose_limit: Annotated[
