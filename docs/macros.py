@@ -3,6 +3,7 @@ from the JSON files in `benchmarks/results`. No page has a number of its own."""
 
 import base64
 import html
+import itertools
 import json
 import math
 from pathlib import Path
@@ -12,7 +13,7 @@ from typer import Context
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
-from benchmarks import tables
+from benchmarks import compare, tables
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.comparison import tables as trainings
 from spacy_nested_ner.encoders.hybrid_encoder import HybridEncoderSettings
@@ -146,6 +147,13 @@ def long_entities(folder: str) -> str:
     """Which entities are found, by length and depth, and the commands that measured it."""
     results = trainings.results_in(ROOT / RESULTS / folder)
     return with_commands(tables.long_entities(results), results)
+
+
+def small_data(folder: str) -> str:
+    """F1 by the number of sentences, and the commands that measured it."""
+    trials = compare.results_of_trials(ROOT / RESULTS / folder, "*_docs")
+    everything = list(itertools.chain.from_iterable(trials.values()))
+    return with_commands(tables.small_data(trials), everything)
 
 
 def growth(folder: str, axis: str) -> str:
@@ -309,6 +317,7 @@ def define_env(env: Any) -> None:
         picking,
         teaching,
         long_entities,
+        small_data,
         growth,
         growth_commands,
         shares,

@@ -11,6 +11,7 @@ SHORT = {"lengths": [1, 2, 3, 4, 5, 6, 7, 8]}
 VARIANTS: Variants = {
     "recommended": {},
     "a BiLSTM": {"lstm_layers": 1},
+    "spans know their neighbours": {"grid_width": 48},
     "soft-NMS as the authors ran it": {"run_time": {"nms_iou": 0.6, "nms_decay": 0.9}},
     "no soft-NMS": {"run_time": {"nms_decay": 1.0}},
     "no regressor": {"regressor": None},

@@ -20,7 +20,9 @@ CNN, LISTENER = "cnn", "listener"
 SPANCAT = "spancat"
 """spaCy's own component for nested entities, as a yardstick."""
 COMPONENT = "ner"  # in all shipped configs
-ACCURACY = "accuracy"  # what else there is to optimize is speed
+ACCURACY, SPEED = "accuracy", "speed"  # what there is to optimize
+# Up to so many, adversarial training takes twice the time for nothing.
+FEW_SENTENCES = 500
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
@@ -105,7 +107,7 @@ def recipe_for(
     """Choose system, encoder and number of steps.
 
     encoder: `CNN`, `LISTENER`, or folder or hub name of a pretrained transformer. optimize:
-    `ACCURACY`, "speed", or None for the shipped config.
+    `ACCURACY`, `SPEED`, or None for what the number of sentences suggests.
 
     Raises ValueError if the data cannot be read or hold nothing to learn; ImportError if something
     is to be installed.
@@ -117,6 +119,9 @@ def recipe_for(
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
+    few = report["train"]["sentences"] <= FEW_SENTENCES
+    if optimize is None and few and encoder not in (CNN, LISTENER):
+        optimize = SPEED
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(report["train"])
     factories = tuple(get_system(name).factory for name in BEST_FIRST)

@@ -35,7 +35,8 @@ OptimizeOpt = Annotated[
     Optional[Optimize],
     typer.Option(
         help="Of a pretrained transformer. accuracy: with adversarial training. speed: without, "
-        "which trains in half of the time (default: as in the shipped config)",
+        "which trains in half of the time (default: speed for up to 500 "
+        "sentences, else as in the shipped config)",
         show_default=False,
     ),
 ]

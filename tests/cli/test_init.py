@@ -94,6 +94,14 @@ def test_for_speed_or_accuracy(corpus, tmp_path, tiny_bert) -> None:
         assert "Leave it out" in init(corpus, path, *options, code=1)
 
 
+def test_few_sentences_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -> None:
+    path = tmp_path / "mine.cfg"
+    for limit, how in ((500, "without"), (0, "with")):
+        monkeypatch.setattr(_recipe, "FEW_SENTENCES", limit)
+        printed = init(corpus, path, "--force", "--encoder", tiny_bert)
+        assert f"{how} adversarial training" in printed
+
+
 def test_no_such_transformer(corpus, tmp_path) -> None:
     path = tmp_path / "mine.cfg"
     printed = init(corpus, path, "--encoder", tmp_path / "none", code=1)

@@ -137,6 +137,7 @@ HEADS: Dict[str, Tuple[Type[Head], Dict[str, Any]]] = {
     "diffusion, authors": (Diffusion, DIFFUSION_AUTHORS),
     "locate": (LocateAndLabel, LOCATE_SMALL),
     "locate, negatives drawn": (LocateAndLabel, {**LOCATE_SMALL, "negatives": 5.0}),
+    "locate, neighbours": (LocateAndLabel, {**LOCATE_SMALL, "grid_width": 8}),
     "locate, paper": (LocateAndLabel, {**LOCATE_SMALL, **LOCATE_PAPER}),
     "locate, sigmoid regressor": (
         LocateAndLabel,

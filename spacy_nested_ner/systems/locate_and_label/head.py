@@ -7,6 +7,7 @@ flat list, G entities, C labels, h hidden width.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Dict, Tuple
 
 import torch
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.span_grid import SpanGrid
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
@@ -62,11 +64,12 @@ class LocateAndLabel(Head):
         self.lstm = BiLSTM(width, h, s.lstm_layers) if s.lstm_layers else None
         same = bool(s.lstm_layers) or width == h
         self.project = nn.Identity() if same else nn.Linear(width, h)
-        self.filter = SpanMLP(h, 1) if s.span_filter else None
+        self.grid = SpanGrid(h, s.grid_width, self.lengths) if s.grid_width else None
+        self.filter = SpanMLP(h, 1, s.grid_width) if s.span_filter else None
         self.offsets = SpanMLP(h, 2) if s.regressor else None
         # What the regressor reads before the first and behind the last word.
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
-        self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"))
+        self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"), s.grid_width)
         self._initialise_outputs()
         if s.dropout is not None:
             self.fix_dropout(s.dropout)
@@ -87,7 +90,10 @@ class LocateAndLabel(Head):
         """`(B, N, width)` word vectors to what the three stages read."""
         if self.lstm is not None:
             words = self.lstm(self.input_dropout(words), mask)
-        return WordStates(self.project(words), mask)
+        states = self.project(words)
+        if self.grid is None:
+            return WordStates(states, mask)
+        return WordStates(states, mask, partial(self.grid.at, self.grid(states, mask)))
 
     # Spans
 
@@ -134,7 +140,7 @@ class LocateAndLabel(Head):
         losses = {}
         pooled = words.range_max(*spans)
         if self.filter is not None:
-            logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
+            logits = self.filter.inside(words, spans, pooled).squeeze(-1)
             losses["filter"] = self.filter_loss(words, logits, iou, positive)
             shown = torch.nonzero(self.shown(logits, positive)).squeeze(1)
             spans, pooled = spans.pick(shown), pooled[shown]
@@ -266,7 +272,7 @@ class LocateAndLabel(Head):
         pooled = words.range_max(*spans)
         if self.filter is None:
             return spans, pooled
-        logits = self.filter.at(words.states, pooled, *spans).squeeze(-1)
+        logits = self.filter.inside(words, spans, pooled).squeeze(-1)
         # NaN passes, so that the component can report a model that has diverged.
         passing = torch.nonzero((logits.sigmoid() >= threshold) | logits.isnan()).squeeze(1)
         return spans.pick(passing), pooled[passing]

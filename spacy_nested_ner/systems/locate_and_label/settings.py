@@ -24,6 +24,8 @@ class LocateAndLabelSettings(ModelSettings):
     hidden_width: width of the word vectors.
     lstm_layers: layers of the word-level BiLSTM (section 2.1); 0: none, only a linear layer where
         the widths differ. The paper's config has its BiLSTM in the encoder.
+    grid_width: width of a convolution over the grid of seeds, by first word and length, through
+        which filter and classifier know the neighbours of a span; 0 for none, the paper's form.
     lengths: lengths of the seed spans, in words (section 2.2); null takes those of `seed_lengths`
         for the longest entity of the training data.
     regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
@@ -41,6 +43,7 @@ class LocateAndLabelSettings(ModelSettings):
 
     hidden_width: int = setting(128, least=1, source="configs/locate_and_label_paper.cfg")
     lstm_layers: int = setting(0, least=0, source="section 2.1; benchmarks/ablations")
+    grid_width: int = setting(0, least=0, source="benchmarks/ablations")
     lengths: Optional[List[int]] = setting(
         None, least=1, source="configs/locate_and_label_paper.cfg; benchmarks/ablations"
     )

@@ -6,7 +6,7 @@ rows in one flat list, h hidden width.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -43,11 +43,17 @@ class Spans(NamedTuple):
 class WordStates:
     """Word states of a batch, and the table in which the maximum over any span is looked up.
 
-    states: `(B, N, h)`. mask: `(B, N)` bool.
+    states: `(B, N, h)`. mask: `(B, N)` bool. neighbours: the vectors of a `SpanGrid` for row, first
+    and last word of spans, `(S, d)`, or None.
     """
 
-    def __init__(self, states: Tensor, mask: Tensor) -> None:
-        self.states, self.mask = states, mask
+    def __init__(
+        self,
+        states: Tensor,
+        mask: Tensor,
+        neighbours: Optional[Callable[[Tensor, Tensor, Tensor], Tensor]] = None,
+    ) -> None:
+        self.states, self.mask, self.neighbours = states, mask, neighbours
         self.range_max = RangeMax(states)
 
     def outside(self, edges: Tensor) -> Tensor:
@@ -63,18 +69,30 @@ class SpanMLP(nn.Module):
 
     The first layer reads words before they are gathered into spans: a word that bounds many spans
     is multiplied once.
+    neighbours: width of the vectors of a `SpanGrid` that the outputs read, too; 0 for none.
     """
 
-    def __init__(self, width: int, n_outputs: int) -> None:
+    def __init__(self, width: int, n_outputs: int, neighbours: int = 0) -> None:
         super().__init__()
         self.dropout = nn.Dropout(0.0)
         self.pooled = nn.Linear(width, width)
         self.bounds = nn.Linear(width, 2 * width, bias=False)
         self.output = nn.Linear(width, n_outputs)
+        self.neighbours = nn.Linear(neighbours, n_outputs) if neighbours else None
+        if self.neighbours is not None:  # begins without them
+            nn.init.zeros_(self.neighbours.weight)
+            nn.init.zeros_(self.neighbours.bias)
 
-    def inside(self, words: WordStates, spans: Spans) -> Tensor:
-        """With the first and the last word of each span: `(S, outputs)`."""
-        return self.at(words.states, words.range_max(*spans), *spans)
+    def inside(self, words: WordStates, spans: Spans, pooled: Optional[Tensor] = None) -> Tensor:
+        """With the first and the last word of each span, and its neighbours: `(S, outputs)`.
+
+        pooled: `(S, h)` maximum over its words, where it is known.
+        """
+        pooled = words.range_max(*spans) if pooled is None else pooled
+        outputs = self.at(words.states, pooled, *spans)
+        if self.neighbours is None or words.neighbours is None:
+            return outputs
+        return outputs + self.neighbours(words.neighbours(*spans))
 
     def at(self, words: Tensor, pooled: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """words: `(B, N, h)`; pooled: `(S, h)`; row, left, right: `(S,)` place of both words."""
@@ -89,6 +107,8 @@ class SpanMLP(nn.Module):
     def grow(self, n_outputs: int) -> None:
         """Rows for new outputs; they start low, so that what was found before still is."""
         self.output = grow_outputs(self.output, n_outputs)
+        if self.neighbours is not None:
+            self.neighbours = grow_outputs(self.neighbours, n_outputs, bias=0.0)
 
 
 def best_entity(spans: Spans, gold: Gold) -> Tuple[Tensor, Tensor]:

@@ -1,0 +1,55 @@
+"""Spans of a sentence that see their neighbours."""
+
+from __future__ import annotations
+
+from typing import List
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class SpanGrid(nn.Module):
+    """Vectors of all spans of some lengths. They lie in a grid, by their first word and their
+    length, and convolutions over it let each see those that begin or end beside it, that it
+    contains and that contain it.
+
+    words: width of the words. width: of the vectors. lengths: of the spans, in words, rising.
+    depth: convolutions; each sees one cell further to all sides.
+    """
+
+    ends: Tensor
+    column: Tensor
+
+    def __init__(self, words: int, width: int, lengths: List[int], depth: int = 2) -> None:
+        super().__init__()
+        self.first_and_last = nn.Linear(words, 2 * width)
+        self.dropout = nn.Dropout(0.0)
+        self.layers = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(depth))
+        # How far the last word of each length is from the first; the place of each length, or -1.
+        self.register_buffer("ends", torch.tensor(lengths) - 1, persistent=False)
+        column = torch.full((max(lengths) + 2,), -1)
+        column[torch.tensor(lengths)] = torch.arange(len(lengths))
+        self.register_buffer("column", column, persistent=False)
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """`(B, N, h)` words and their bool mask `(B, N)`: `(B, N, lengths, width)`, zeros where no
+        span is."""
+        n_words = words.shape[1]
+        first, last = self.first_and_last(self.dropout(words)).chunk(2, dim=-1)
+        end = torch.arange(n_words, device=words.device).unsqueeze(1) + self.ends
+        inside = (end < mask.sum(dim=1)[:, None, None]).unsqueeze(1)
+        both = first.unsqueeze(2) + last[:, end.clamp(max=n_words - 1)]
+        grid = F.gelu(both).permute(0, 3, 1, 2) * inside
+        for layer in self.layers:
+            grid = (grid + F.gelu(layer(grid))) * inside
+        return grid.permute(0, 2, 3, 1)
+
+    def at(self, grid: Tensor, row: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        """The vectors of spans, `(S, width)`; zeros for one of another length.
+
+        grid: from `forward`. row, start, end: `(S,)` long, row of the batch, first and last word.
+        """
+        length = (end - start + 1).clamp(max=len(self.column) - 1)
+        column = self.column[length]
+        return grid[row, start, column.clamp(min=0)] * (column >= 0).unsqueeze(1)
