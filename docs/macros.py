@@ -3,7 +3,6 @@ from the JSON files in `benchmarks/results`. No page has a number of its own."""
 
 import base64
 import html
-import itertools
 import json
 import math
 from pathlib import Path
@@ -13,7 +12,7 @@ from typer import Context
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
-from benchmarks import compare, tables
+from benchmarks import tables
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.comparison import tables as trainings
 from spacy_nested_ner.encoders.hybrid_encoder import HybridEncoderSettings
@@ -151,9 +150,8 @@ def long_entities(folder: str) -> str:
 
 def small_data(folder: str) -> str:
     """F1 by the number of sentences, and the commands that measured it."""
-    trials = compare.results_of_trials(ROOT / RESULTS / folder, "*_docs")
-    everything = list(itertools.chain.from_iterable(trials.values()))
-    return with_commands(tables.small_data(trials), everything)
+    found = trials(folder)
+    return with_commands(tables.small_data(found), flat(found))
 
 
 def growth(folder: str, axis: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -35,11 +35,10 @@ class SpanGrid(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """`(B, N, h)` words and their bool mask `(B, N)`: `(B, N, lengths, width)`, zeros where no
         span is."""
-        n_words = words.shape[1]
+        end, inside = ends_from_each_word(mask, self.ends)
         first, last = self.first_and_last(self.dropout(words)).chunk(2, dim=-1)
-        end = torch.arange(n_words, device=words.device).unsqueeze(1) + self.ends
-        inside = (end < mask.sum(dim=1)[:, None, None]).unsqueeze(1)
-        both = first.unsqueeze(2) + last[:, end.clamp(max=n_words - 1)]
+        both = first.unsqueeze(2) + last[:, end.clamp(max=words.shape[1] - 1)]
+        inside = inside.unsqueeze(1)
         grid = F.gelu(both).permute(0, 3, 1, 2) * inside
         for layer in self.layers:
             grid = (grid + F.gelu(layer(grid))) * inside
@@ -53,3 +52,13 @@ class SpanGrid(nn.Module):
         length = (end - start + 1).clamp(max=len(self.column) - 1)
         column = self.column[length]
         return grid[row, start, column.clamp(min=0)] * (column >= 0).unsqueeze(1)
+
+
+def ends_from_each_word(mask: Tensor, reach: Tensor) -> Tuple[Tensor, Tensor]:
+    """The last words of the spans that begin at each word, `(N, lengths)` long, and which of them
+    lie within their sentence, `(B, N, lengths)` bool.
+
+    mask: `(B, N)` bool, real words. reach: `(lengths,)` long, from the first word to the last.
+    """
+    end = torch.arange(mask.shape[1], device=mask.device).unsqueeze(1) + reach
+    return end, end < mask.sum(dim=1)[:, None, None]

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.recurrent import BiLSTM
-from spacy_nested_ner.layers.span_grid import SpanGrid
+from spacy_nested_ner.layers.span_grid import SpanGrid, ends_from_each_word
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
@@ -99,9 +99,7 @@ class LocateAndLabel(Head):
 
     def seeds(self, mask: Tensor) -> Spans:
         """Every seed span of every row (section 2.2)."""
-        start = torch.arange(mask.shape[1], device=mask.device)
-        end = start.unsqueeze(1) + self.seed_ends
-        inside = end < mask.sum(dim=1)[:, None, None]
+        end, inside = ends_from_each_word(mask, self.seed_ends)
         row, start, length = torch.nonzero(inside, as_tuple=True)
         return Spans(row, start, end[start, length])
 
