@@ -92,8 +92,8 @@ class HybridEncoderSettings(Settings):
             ((self.rnn_width or 0) % 2, "rnn_width must be even, half of it for each direction"),
             (self.static_width and not self.static_vectors, "static_width needs static_vectors"),
             (
-                not self.tok2vec_in_rnn and not (self.word_rnn and self.has_own_parts),
-                "without tok2vec_in_rnn there must be a word_rnn and a part that it reads",
+                not self.tok2vec_in_rnn and not self.word_rnn,
+                "without tok2vec_in_rnn there must be a word_rnn",
             ),
         ]
         return next((rule for is_wrong, rule in wrong if is_wrong), None)
@@ -107,24 +107,29 @@ class HybridEncoderSettings(Settings):
 @configured(ARCHITECTURE, HybridEncoderSettings)
 def build_hybrid_encoder(
     tok2vec: Optional[Model[List[Doc], List[Floats2d]]] = None,
+    embed: Optional[Model[List[Doc], List[Floats2d]]] = None,
     *,
     settings: HybridEncoderSettings,
 ) -> Model[List[Doc], List[Floats2d]]:
-    """`spacy_nested_ner.HybridEncoder.v1`: a tok2vec that joins up to four parts per word (Locate
-    and Label, section 2.1; proposer-regressor paper, section 3.1).
+    """`spacy_nested_ner.HybridEncoder.v1`: a tok2vec that joins up to five parts per word (Locate
+    and Label, section 2.1; proposer-regressor paper, section 3.1; the last one, `embed`, is ours).
 
     The parameters of all but the contextual part learn at the rate of the head. Raises ValueError
     for settings that contradict each other; when initialised, for vectors that the vocab does not
     have; in training, for docs without tags.
 
     tok2vec: contextual part, any token-to-vector model or listener; null for none.
+    embed: word forms, an embedding layer such as `spacy.MultiHashEmbed.v2`; null for none. Its
+        dropout is that of `training.dropout`.
     """
-    _check_tok2vec(tok2vec, settings)
+    _check_tok2vec(tok2vec, embed, settings)
     attrs = {name: getattr(settings, name) for name in ("static_vectors", "batch_words")}
     of_module = {k: v for k, v in settings.to_dict().items() if k not in (*attrs, "pos_attr")}
     parts: Model[Any, Any] = Model(
         "hybrid_words",
         _parts_are_joined_by_their_parent,
+        # Below the parts, so that it learns at their rate.
+        layers=[] if embed is None else [embed],
         attrs={"dropout_rate": 0.0},
         shims=[HybridShim(HybridWords, of_module)],
     )
@@ -154,14 +159,26 @@ def _contextual(model: Tok2VecModel) -> Optional[Tok2VecModel]:
     return model.layers[1] if len(model.layers) > 1 else None
 
 
+def _embed(model: Tok2VecModel) -> Optional[Tok2VecModel]:
+    return next(iter(model.layers[0].layers), None)
+
+
 def _parts_are_joined_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:
     raise ValueError("The parts have no input of their own: call the hybrid encoder.")
 
 
-def _check_tok2vec(tok2vec: Optional[Tok2VecModel], settings: HybridEncoderSettings) -> None:
-    if tok2vec is None and not settings.has_own_parts:
+def _check_tok2vec(
+    tok2vec: Optional[Tok2VecModel],
+    embed: Optional[Tok2VecModel],
+    settings: HybridEncoderSettings,
+) -> None:
+    if tok2vec is None and embed is None and not settings.has_own_parts:
         raise ValueError(
-            f"{ARCHITECTURE}: switch on tok2vec, static_vectors, pos_width or char_width."
+            f"{ARCHITECTURE}: switch on tok2vec, embed, static_vectors, pos_width or char_width."
+        )
+    if not settings.tok2vec_in_rnn and embed is None and not settings.has_own_parts:
+        raise ValueError(
+            f"{ARCHITECTURE}: without tok2vec_in_rnn there must be a part that word_rnn reads."
         )
     if tok2vec is None and settings.word_rnn and settings.rnn_width is None:
         raise ValueError(f"{ARCHITECTURE}: word_rnn without a tok2vec needs an rnn_width.")
@@ -181,7 +198,8 @@ def _check_tok2vec(tok2vec: Optional[Tok2VecModel], settings: HybridEncoderSetti
 def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> None:
     """Initialise the contextual part on the docs and build the others for its width."""
     docs = [doc for doc in X or [] if len(doc)]
-    tok2vec_width = _init_contextual(_contextual(model), docs)
+    tok2vec_width = _init_vectors(_contextual(model), docs, "contextual part")
+    embed_width = _init_vectors(_embed(model), docs, "embedding layer")
     static = _static_width(docs) if model.attrs["static_vectors"] else 0
     shim = parts_shim(model)
     settings = shim.settings
@@ -190,12 +208,12 @@ def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> N
             f"{ARCHITECTURE}: the contextual part has the odd width {tok2vec_width}, which "
             "word_rnn cannot share between its two directions: set an even rnn_width."
         )
-    shim.build(tok2vec_width=tok2vec_width, vectors_width=static)
+    shim.build(tok2vec_width=tok2vec_width, vectors_width=static, embed_width=embed_width)
     model.set_dim("nO", shim.module.width, force=True)
 
 
-def _init_contextual(tok2vec: Optional[Tok2VecModel], docs: List[Doc]) -> int:
-    """Its width, 0 if there is none."""
+def _init_vectors(tok2vec: Optional[Tok2VecModel], docs: List[Doc], part: str) -> int:
+    """Width of a part that is a model of its own, 0 if there is none."""
     if tok2vec is None:
         return 0
     if docs:
@@ -203,7 +221,7 @@ def _init_contextual(tok2vec: Optional[Tok2VecModel], docs: List[Doc]) -> int:
         return tok2vec.predict(docs[:1])[0].shape[1]
     tok2vec.initialize()
     if not tok2vec.has_dim("nO"):
-        raise ValueError(_needs_examples("contextual part"))
+        raise ValueError(_needs_examples(part))
     return tok2vec.get_dim("nO")
 
 
@@ -236,17 +254,28 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     module = shim.module
     if not any(len(doc) for doc in X):
         return [model.ops.alloc2f(0, module.width) for _ in X], _no_backprop
-    context = None
+    context = embedded = None
     if tok2vec is not None:
         context = encode_words(tok2vec, X, shim.settings["tok2vec_width"], is_train)
+    embed = _embed(model)
+    if embed is not None:
+        embedded = encode_words(embed, X, shim.settings["embed_width"], is_train)
     module.set_dropout(model.layers[0].attrs["dropout_rate"])
     with running(is_train, module):
-        words = _words(model, X, None if context is None else context.words, is_train)
+        words = _words(
+            model,
+            X,
+            None if context is None else context.words,
+            None if embedded is None else embedded.words,
+            is_train,
+        )
 
     def backprop(d_vectors: List[Floats2d]) -> List[Any]:
         if words.requires_grad:
             gradient = model.ops.flatten([array for array in d_vectors if array.shape[0]])
             words.backward(to_torch(gradient, requires_grad=False))
+        if embedded is not None:
+            embedded.backprop(embedded.words.grad)
         return [] if context is None else context.backprop(context.words.grad)
 
     lengths = [len(doc) for doc in X]
@@ -258,11 +287,19 @@ def _no_backprop(d_vectors: List[Floats2d]) -> List[Any]:
     return []
 
 
-def _words(model: Tok2VecModel, X: List[Doc], context: Optional[Tensor], is_train: bool) -> Tensor:
+def _words(
+    model: Tok2VecModel,
+    X: List[Doc],
+    context: Optional[Tensor],
+    embedded: Optional[Tensor],
+    is_train: bool,
+) -> Tensor:
     """All words of all docs, one after the other, `(words, width)`."""
     module, device = parts_shim(model).module, get_torch_default_device()
     docs = [doc for doc in X if len(doc)]
     own = _own_parts(model, docs, device, is_train)
+    if embedded is not None:  # with a dropout of its own
+        own.append(embedded)
     if module.rnn is None:
         return module(context, own)
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)

@@ -57,12 +57,13 @@ class HashedEmbedding(nn.Module):
 
 
 class HybridWords(nn.Module):
-    """Contextual vectors, static vectors, tags and characters as one vector per word.
+    """Contextual vectors, static vectors, tags, characters and embeddings as one vector per word.
 
     Locate and Label, section 2.1; proposer-regressor paper, section 3.1. tok2vec_width: of the
     contextual vectors, 0 for none. vectors_width: of the static ones, 0 for none; static_width:
     what a learned projection makes of it, None for no projection. pos_width, char_width: 0 for
-    none. dropout: on static vectors, tags and characters; None for that of `set_dropout`.
+    none. embed_width: of the embeddings, 0 for none. dropout: on static vectors, tags and
+    characters; None for that of `set_dropout`.
     The other settings: see `spacy_nested_ner.encoders.hybrid_encoder`.
     """
 
@@ -82,6 +83,7 @@ class HybridWords(nn.Module):
         rnn_layers: int,
         tok2vec_in_rnn: bool,
         width: Optional[int],
+        embed_width: int = 0,
     ) -> None:
         super().__init__()
         self.projection: Optional[nn.Linear] = None
@@ -101,7 +103,7 @@ class HybridWords(nn.Module):
         self.dropout = nn.Dropout(0.0 if dropout is None else dropout)
         self.fixed_dropout = dropout is not None
         static = vectors_width if static_width is None or not vectors_width else static_width
-        own = static + pos_width + char_width
+        own = static + pos_width + char_width + embed_width
         self.tok2vec_in_rnn = tok2vec_in_rnn
         joined = tok2vec_width + own
         if word_rnn is not None:
@@ -121,7 +123,7 @@ class HybridWords(nn.Module):
     def own_parts(
         self, static: Optional[Tensor], tags: Optional[Tensor], characters: Optional[Tensor]
     ) -> List[Tensor]:
-        """Every part but the contextual one, with dropout, for the same words.
+        """Static vectors, tags and characters of the same words, with dropout.
 
         static: `(words, vectors_width)`. tags: `(words, hashes)` long keys. characters: `(words,
         char_width)`, from `self.characters`. None for a part that is switched off.

@@ -56,18 +56,18 @@ class Table(NamedTuple):
 
 
 def embedding_tables(model: Model) -> List[Table]:
-    """The embeddings that learn: those of the pieces of a pretrained encoder of this package, and
-    spaCy's hashed ones. To be called after a backward pass."""
-    tables = []
+    """The embeddings that learn: those of the pieces of a pretrained encoder of this package; where
+    there is none, spaCy's hashed ones. To be called after a backward pass."""
+    pieces, hashed = [], []
     for node in model.walk():
         if node.name == "hashembed" and node.has_grad("E"):
-            tables.append(Table(xp2torch(node.get_param("E")), xp2torch(node.get_grad("E"))))
+            hashed.append(Table(xp2torch(node.get_param("E")), xp2torch(node.get_grad("E"))))
         for shim in node.shims:
             if isinstance(shim, PretrainedShim):
                 weights = shim.piece_embeddings
                 if weights.grad is not None:
-                    tables.append(Table(weights.detach(), weights.grad))
-    return tables
+                    pieces.append(Table(weights.detach(), weights.grad))
+    return pieces or hashed
 
 
 @contextlib.contextmanager

@@ -40,8 +40,24 @@ PARTS = {
         "char_cell": "gru",
         "char_pooling": "last",
     },
+    "embed": {"embed": True},
 }
-WIDTHS = {"tok2vec": 16, "static": 3, "projected": 6, "tags": 5, "characters": 8, "last": 8}
+WIDTHS = {
+    "embed": 12,
+    "tok2vec": 16,
+    "static": 3,
+    "projected": 6,
+    "tags": 5,
+    "characters": 8,
+    "last": 8,
+}
+HASH_EMBED = {
+    "@architectures": "spacy.MultiHashEmbed.v2",
+    "width": 12,
+    "attrs": ["NORM", "SHAPE"],
+    "rows": [50, 50],
+    "include_static_vectors": False,
+}
 ALL = {**PARTS["tok2vec"], **PARTS["static"], **PARTS["tags"], **PARTS["characters"]}
 WAYS = {
     "joined": {},
@@ -50,6 +66,8 @@ WAYS = {
     "two grus": {"word_rnn": "gru", "rnn_width": 10, "rnn_layers": 2},
     "beside": {"word_rnn": "lstm", "rnn_width": 10, "rnn_layers": 2, "tok2vec_in_rnn": False},
     "beside, linear": {"word_rnn": "gru", "rnn_width": 10, "tok2vec_in_rnn": False, "width": 7},
+    "embed": {"embed": True},
+    "embed, gru": {"embed": True, "word_rnn": "gru"},
 }
 WAY_WIDTHS = {
     "joined": 32,
@@ -58,6 +76,8 @@ WAY_WIDTHS = {
     "two grus": 10,
     "beside": 26,
     "beside, linear": 7,
+    "embed": 44,
+    "embed, gru": 16,
 }
 
 
@@ -81,10 +101,18 @@ def make_docs(vocab=None) -> List[Doc]:
     return docs
 
 
-def make_model(docs=None, tok2vec: Any = False, **settings: Any):
-    torch.manual_seed(0)
+def hash_embed():
+    return spacy.registry.resolve({"embed": HASH_EMBED})["embed"]
+
+
+def build(tok2vec: Any = False, embed: Any = False, **settings: Any):
     inner = small_cnn(16) if tok2vec is True else tok2vec or None
-    model = build_hybrid_encoder(tok2vec=inner, **settings)
+    return build_hybrid_encoder(inner, hash_embed() if embed else None, **settings)
+
+
+def make_model(docs=None, **settings: Any):
+    torch.manual_seed(0)
+    model = build(**settings)
     model.initialize(X=make_docs() if docs is None else docs)
     return model
 
@@ -138,6 +166,14 @@ def test_parts_stand_side_by_side():
     forms = {token.text: row for token, row in zip(words, found[:, 24:])}
     for token, row in zip(words, found[:, 24:]):
         np.testing.assert_array_equal(row, forms[token.text])
+
+
+def test_embeddings_stand_last():
+    docs = make_docs()
+    model = make_model(docs, **ALL, embed=True)
+    embedded = flat(model.layers[0].layers[0].predict(docs))
+    np.testing.assert_array_equal(flat(model.predict(docs))[:, 32:], embedded)
+    assert embedded.std() > 0.05
 
 
 def test_projection_keeps_zeros():
@@ -288,19 +324,19 @@ def test_contextual_part_of_width_zero_for_an_empty_doc():
 def test_gradients_reach_every_parameter(way):
     docs = make_docs()
     model = make_model(docs, **{**ALL, "static_width": 6}, **WAYS[way])
-    inner = {n.id: n.get_param("W").copy() for n in model.layers[1].walk() if n.has_param("W")}
+    inner = {n.id: n.get_param("W").copy() for n in model.walk() if n.has_param("W")}
     before = {n: p.detach().clone() for n, p in own_module(model).named_parameters()}
     vectors, backprop = model(docs, is_train=True)
     backprop([2 * array for array in vectors])
     model.finish_update(Adam(0.01))
     for name, parameter in own_module(model).named_parameters():
         assert not torch.equal(parameter, before[name]), name
-    for node in model.layers[1].walk():
+    for node in model.walk():
         if node.id in inner:
             assert np.abs(node.get_param("W") - inner[node.id]).max() > 0
 
 
-@pytest.mark.parametrize("way", ["joined", "two grus", "beside, linear"])
+@pytest.mark.parametrize("way", ["joined", "two grus", "beside, linear", "embed, gru"])
 def test_gradients_are_those_of_finite_differences(way):
     docs = make_docs()[:5]
     model = make_model(docs, **{**ALL, "static_width": 6}, **WAYS[way])
@@ -319,10 +355,10 @@ def test_gradients_are_those_of_finite_differences(way):
         n: (p.data.cpu().numpy(), p.grad.cpu().numpy())
         for n, p in own_module(model).named_parameters()
     }
-    for node in model.layers[1].walk():
+    for node in model.walk():
         for name in node.param_names:
             if node.has_grad(name):
-                moved[f"{node.name} {name}"] = (node.get_param(name), node.get_grad(name))
+                moved[f"{node.name} {node.id} {name}"] = (node.get_param(name), node.get_grad(name))
     assert len(moved) > 12
     for name, (parameter, gradient) in moved.items():
         step = np.sign(gradient) * 1e-3
@@ -363,6 +399,7 @@ def test_only_the_contextual_part_keeps_the_encoder_rate():
         "@architectures": "spacy_nested_ner.HybridEncoder.v1",
         "char_width": 8,
         "tok2vec": SMALL_CNN,
+        "embed": HASH_EMBED,
     }
     nlp = make_pipeline(model={"tok2vec": tok2vec})
     model = nlp.get_pipe("ner").model
@@ -370,9 +407,11 @@ def test_only_the_contextual_part_keeps_the_encoder_rate():
     assert head_parts(model) == [model.get_ref("head"), hybrid.layers[0]]
     frozen = hybrid.layers[1].to_bytes()
     before = hybrid.layers[0].to_bytes()
+    embedded = hybrid.layers[0].layers[0].to_bytes()
     nlp.update(make_examples(nlp), sgd=AdamW(0.0, head_learn_rate=0.01))
     assert hybrid.layers[1].to_bytes() == frozen
     assert hybrid.layers[0].to_bytes() != before
+    assert hybrid.layers[0].layers[0].to_bytes() != embedded
 
 
 # Saving
@@ -384,7 +423,7 @@ def test_round_trips(way, tmp_path):
     model = make_model(docs, **ALL, **WAYS[way])
     expected = flat(model.predict(docs))
     model.to_disk(tmp_path / "saved")
-    fresh = [build_hybrid_encoder(**{**ALL, "tok2vec": small_cnn(16)}, **WAYS[way]) for _ in "ab"]
+    fresh = [build(**ALL, **WAYS[way]) for _ in "ab"]
     fresh[0].from_disk(tmp_path / "saved")
     fresh[1].from_bytes(model.to_bytes())
     for loaded in (*fresh, pickle.loads(pickle.dumps(model)), model.copy()):
@@ -419,7 +458,7 @@ def test_model_without_weights_can_be_saved_and_says_so_when_used():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "switch on tok2vec, static_vectors, pos_width or char_width"),
+        ({}, "switch on tok2vec, embed, static_vectors, pos_width or char_width"),
         ({"char_width": 7}, "char_width must be even"),
         ({"char_width": -2}, "char_width must be a whole number of at least 0, got -2"),
         ({"pos_width": -1}, "pos_width must be a whole number of at least 0, got -1"),

@@ -50,6 +50,21 @@ def gradients_left(pipe: Any) -> Dict[Any, np.ndarray]:
     return {key: gradient.copy() for key, gradient in found.items() if gradient.any()}
 
 
+def test_beside_a_pretrained_encoder_hashed_embeddings_rest(tiny_bert) -> None:
+    hashed = {
+        "@architectures": "spacy.MultiHashEmbed.v2",
+        "width": 8,
+        "attrs": ["NORM", "SHAPE"],
+        "rows": [50, 50],
+        "include_static_vectors": False,
+    }
+    hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "embed": hashed}
+    pipe = learn(make_pipeline(model={"tok2vec": {**hybrid, **bert(tiny_bert)}}))
+    (table,) = embedding_tables(pipe.model)
+    (pieces,) = embedding_tables(learn(make_pipeline(model=bert(tiny_bert))).model)
+    assert table.weights.shape == pieces.weights.shape
+
+
 @pytest.mark.parametrize("encoder", ["hashed", "pretrained"])
 def test_update_adds_gradients_at_the_perturbed_embeddings(encoder, tiny_bert) -> None:
     model = bert(tiny_bert) if encoder == "pretrained" else {}
