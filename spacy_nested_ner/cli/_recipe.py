@@ -119,9 +119,8 @@ def recipe_for(
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
-    few = report["train"]["sentences"] <= FEW_SENTENCES
-    if optimize is None and few and encoder not in (CNN, LISTENER):
-        optimize = SPEED
+    if optimize is None:
+        optimize = goal_for(encoder, report["train"])
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(report["train"])
     factories = tuple(get_system(name).factory for name in BEST_FIRST)
@@ -166,6 +165,12 @@ def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
     system = systems[counts.index(lost)]  # of equals the first
     words = f"{system.factory} cannot find {lost} entities of the training data"
     return system, [f"{words}, and no other system fewer."] if lost else []
+
+
+def goal_for(encoder: str, train: Mapping[str, Any]) -> Optional[str]:
+    """What to optimize where nobody says. train: what `inspect` counted in the training data."""
+    few = train["sentences"] <= FEW_SENTENCES
+    return SPEED if few and encoder not in (CNN, LISTENER) else None
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:

@@ -133,16 +133,17 @@ def _configs(systems: Sequence[str], shared: Dict[str, Any]) -> Dict[str, Any]:
 
     train, dev, test = (Path(shared[name]) for name in ("train", "dev", "test"))
     encoder, spans_key, lang = (shared[name] for name in ("encoder", "spans_key", "lang"))
-    limits = inspect(train, dev, spans_key=spans_key, lang=lang)["limits"]
+    report = inspect(train, dev, spans_key=spans_key, lang=lang)
+    goal = _recipe.goal_for(encoder, report["train"])
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, test)}
     words = itertools.accumulate(lengths[dev])
     dev_limit = max(1, sum(total <= SCORED_WORDS for total in words))
     found = {}
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
-        _recipe.use_encoder(config, encoder)
+        _recipe.use_encoder(config, encoder, goal)
         config["corpora"]["dev"]["limit"] = dev_limit
-        if lost := _recipe.out_of_reach(name, limits):
+        if lost := _recipe.out_of_reach(name, report["limits"]):
             msg.warn(f"{name} cannot find {lost} entities of the training data.")
         found[name] = config
     return found

@@ -10,7 +10,7 @@ import srsly
 from spacy.tokens import DocBin
 from typer.testing import CliRunner
 
-from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.cli import _recipe, nested_ner_cli
 from tests.conftest import make_examples
 
 
@@ -58,6 +58,18 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     assert again.count("done already") == 2 and again.endswith(printed[printed.index("| system") :])
     other = run(corpus, output, *systems, "--minutes", 1, code=1)
     assert "was measured with minutes 0.02, cpu_clock True" in other
+
+
+def test_few_sentences_are_compared_without_adversarial_training(
+    corpus, tmp_path, tiny_bert, monkeypatch
+) -> None:
+    options = ("--system", "locate_and_label_ner", "--encoder", tiny_bert, "--minutes", 0.02)
+    for limit, adversarial in ((500, 0), (0, 1)):
+        monkeypatch.setattr(_recipe, "FEW_SENTENCES", limit)
+        output = tmp_path / str(limit)
+        run(corpus, output, *options, "--cpu-clock")
+        nlp = spacy.load(output / "locate_and_label_ner_seed0" / "model")
+        assert nlp.get_pipe("ner").cfg["adversarial"] == adversarial
 
 
 def test_what_cannot_be_compared(corpus, tmp_path) -> None:
