@@ -23,7 +23,7 @@ from thinc.api import Config
 from benchmarks.harness import command, peak
 from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
-from benchmarks.systems import CONFIGS, SYSTEMS, read, use_transformer
+from benchmarks.systems import CONFIGS, SYSTEMS, add_embed, read, use_transformer
 from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
@@ -42,6 +42,10 @@ MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfl
 Adversarial = Annotated[
     Optional[float], typer.Option(help="Of the nested systems; the config's own without it")
 ]
+Embed = Annotated[
+    bool,
+    typer.Option(help="spaCy's features of a word beside the transformer, but for mrc_ner"),
+]
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
@@ -52,6 +56,7 @@ BY_STEPS: Dict[str, Any] = {
     "mixed_precision": False,
     "frozen": False,
     "adversarial": None,
+    "embed": False,
     "minutes": 0.0,
     "cpu_clock": False,
     "train_limit": 0,
@@ -87,6 +92,7 @@ def run(
     gpu_id: int = -1,
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
     adversarial: Adversarial = None,
+    embed: Embed = False,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -95,8 +101,15 @@ def run(
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
     if frozen and adversarial:
         raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
+    check_embed(embed, transformer)
     train_all(locals())
     report([output])
+
+
+def check_embed(embed: bool, transformer: Optional[str]) -> None:
+    """Raise typer.BadParameter for `embed` without a transformer."""
+    if embed and not transformer:
+        raise typer.BadParameter("A CNN reads the features of words already. Leave out --embed.")
 
 
 def train_all(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -140,6 +153,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
     if settings["transformer"]:
         how = {key: settings[key] for key in ("mixed_precision", "frozen")}
         use_transformer(config, settings["transformer"], **how)
+    if settings["embed"]:
+        add_embed(config)
     adversarial = 0.0 if settings["frozen"] else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":
         config["components"]["ner"]["adversarial"] = adversarial

@@ -34,6 +34,7 @@ def run(
     transformer: compare.Transformer = None,
     mixed_precision: compare.MixedPrecision = False,
     adversarial: compare.Adversarial = None,
+    embed: compare.Embed = False,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,
     choose_limit: Annotated[
@@ -43,6 +44,7 @@ def run(
     eval_frequency: Annotated[int, typer.Option(help="Steps between scores on dev")] = 200,
 ) -> None:
     """Train what has no result in the output folder yet, and print the table."""
+    compare.check_embed(embed, transformer)
     own = {name: value for name, value in locals().items() if name not in ("docs", "draw")}
     for number, n in itertools.product(draw, docs):
         data = drawn(corpus, output / "data" / f"{corpus.name}_{n}_docs_{number}", n, number)

@@ -28,6 +28,15 @@ UNFILTERED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_ner": {"filter_threshold": 0.0},
 }
 
+# spaCy's features of words beside the vectors of a transformer, as in docs/guide/encoders.md.
+EMBED: Dict[str, Any] = {
+    "@architectures": "spacy.MultiHashEmbed.v2",
+    "width": 96,
+    "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+    "rows": [2000, 1000, 1000, 1000],
+    "include_static_vectors": False,
+}
+
 
 def takes(factory: str, setting: str) -> bool:
     """Whether the model of a system has a setting."""
@@ -54,6 +63,15 @@ def use_transformer(config: Dict[str, Any], name: str, **settings: bool) -> None
     """Which transformer a `*_transformer.cfg` reads, and further settings of it."""
     config["paths"]["transformer"] = name
     config["components"]["ner"]["model"]["tok2vec"].update(settings)
+
+
+def add_embed(config: Dict[str, Any]) -> None:
+    """Let a `*_transformer.cfg` read `EMBED` beside its transformer; mrc_ner, whose encoder reads
+    questions, too, stays as it is."""
+    model = config["components"]["ner"]["model"]
+    if model["tok2vec"]["@architectures"] != "spacy_nested_ner.PairEncoder.v1":
+        hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "embed": dict(EMBED)}
+        model["tok2vec"] = {**hybrid, "tok2vec": model["tok2vec"]}
 
 
 def untrained_system(

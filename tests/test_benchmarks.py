@@ -26,7 +26,7 @@ from benchmarks import (
     training_length,
 )
 from benchmarks.ablations import table_of
-from benchmarks.systems import CONFIGS
+from benchmarks.systems import CONFIGS, SYSTEMS
 from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
@@ -130,12 +130,26 @@ def test_what_a_chosen_threshold_is_worth(tmp_path) -> None:
 def test_adversarial_training(wanted, frozen, found) -> None:
     settings = {"corpus": "corpus", "transformer": "name", "mixed_precision": False, "seed": 0}
     settings.update(train_limit=0, steps=0, dev_limit=0, eval_frequency=100, minutes=0)
-    settings.update(adversarial=wanted, frozen=frozen)
+    settings.update(adversarial=wanted, frozen=frozen, embed=False)
     for system in ("locate_and_label_ner", "spancat"):
         config = compare.training_config({**settings, "system": system})
         assert config["components"]["ner"].get("adversarial") == (
             None if system == "spancat" else found
         )
+
+
+def test_features_of_words_beside_a_transformer(tiny_bert, tmp_path) -> None:
+    settings = {**compare.BY_STEPS, "corpus": "corpus", "transformer": str(tiny_bert), "seed": 0}
+    settings.update(steps=2, dev_limit=0, eval_frequency=1, embed=True, mixed_precision=True)
+    for system in SYSTEMS:
+        config = compare.training_config({**settings, "system": system})
+        model = config.interpolate()["components"]["ner"]["model"]
+        joined = spacy.registry.resolve({"model": model["tok2vec"]})["model"]
+        assert joined.name == ("pair_encoder" if system == "mrc_ner" else "hybrid_encoder")
+        pretrained = model["tok2vec"] if system == "mrc_ner" else model["tok2vec"]["tok2vec"]
+        assert pretrained["mixed_precision"] and pretrained["name"] == str(tiny_bert)
+    found = CliRunner().invoke(compare.app, ["run", str(tmp_path), str(tmp_path), "--embed"])
+    assert found.exit_code == 2 and "Leave out --embed" in found.output
 
 
 def test_frozen_encoder_and_adversarial_training(tmp_path) -> None:
