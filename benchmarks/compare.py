@@ -20,7 +20,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Config
 
-from benchmarks.harness import command, peak
+from benchmarks.harness import NO_RESULTS, command, peak, results_of
 from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
 from benchmarks.systems import CONFIGS, SYSTEMS, add_embed, read, use_transformer
@@ -184,7 +184,7 @@ def results_of_trials(output: Path, pattern: str) -> Dict[str, List[Dict[str, An
     folders = {folder.name: comparison.results_in(folder) for folder in output.glob(pattern)}
     found = {name: results for name, results in folders.items() if results}
     if not found:
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
+        raise typer.BadParameter(NO_RESULTS.format(folder=output))
     return found
 
 
@@ -196,9 +196,7 @@ def report(
     (curves.svg), and print which system is best in which time."""
     everything = []
     for folder in output:
-        results = comparison.results_in(folder)
-        if not results:
-            raise typer.BadParameter(f"{folder}: no results. Use the command `run` first.")
+        results = results_of(folder)
         for table in (comparison.each_training(results), comparison.over_seeds(results)):
             typer.echo(f"{table}\n")
         curves = {}

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional
 
 import spacy
-import srsly
 import typer
 from spacy.language import Language
 from spacy.tokens import Doc, Span
@@ -24,7 +23,7 @@ from spacy.training import Example
 from spacy.util import registry
 
 from benchmarks import tables
-from benchmarks.harness import Results, Stopwatch, in_process, peak
+from benchmarks.harness import Results, Stopwatch, in_process, peak, result_of
 from benchmarks.passes import NO_OPTIMIZER
 from benchmarks.plots import pyplot
 from benchmarks.systems import (
@@ -249,10 +248,7 @@ def timed(function: Callable[..., Any], arguments: Callable[[], List[Any]]) -> T
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder with growth.json")]) -> None:
     """Print Markdown tables; draw the growth of time and memory beside them (growth.svg)."""
-    path = output / "growth.json"
-    if not path.exists():
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    cells = srsly.read_json(path)["cells"]
+    cells = result_of(output, "growth.json")["cells"]
     measured = [name for name in AXES if any(key.split()[1] == name for key in cells)]
     for name in measured:
         typer.echo(f"\n{AXES[name].title}: CPU seconds (times the encoder alone), MiB\n")

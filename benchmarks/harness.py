@@ -9,7 +9,7 @@ import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, Optional
+from typing import Annotated, Any, Callable, Dict, List, Optional
 
 import srsly
 import torch
@@ -17,11 +17,14 @@ import typer
 from thinc.compat import has_cupy_gpu
 
 from spacy_nested_ner.comparison import trainings
+from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.comparison.trainings import write_result
 
 # Options of several benchmarks.
 Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
 Data = Annotated[Path, typer.Argument(help="A .spacy file")]
+
+NO_RESULTS = "{folder}: no results. Use the command `run` first."
 
 
 def provenance() -> Dict[str, Any]:
@@ -41,6 +44,21 @@ def write_output(path: Optional[Path], result: Dict[str, Any]) -> None:
     """A result and its provenance, where a file is asked for."""
     if path is not None:
         write_result(path, {**provenance(), **result})
+
+
+def results_of(folder: Path) -> List[Dict[str, Any]]:
+    """The results in a folder; typer.BadParameter if there are none."""
+    results = results_in(folder)
+    if not results:
+        raise typer.BadParameter(NO_RESULTS.format(folder=folder))
+    return results
+
+
+def result_of(folder: Path, name: str) -> Dict[str, Any]:
+    """The file of that name in a folder; typer.BadParameter if there is none."""
+    if not (folder / name).exists():
+        raise typer.BadParameter(NO_RESULTS.format(folder=folder))
+    return srsly.read_json(folder / name)
 
 
 class Results:

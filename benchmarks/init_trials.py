@@ -22,10 +22,9 @@ from spacy.tokens import Doc, DocBin
 from thinc.api import Config
 
 from benchmarks import tables
-from benchmarks.harness import command
+from benchmarks.harness import command, results_of
 from benchmarks.systems import read
 from spacy_nested_ner.cli.init import init_cli
-from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.comparison.trainings import Task, train_and_score, train_each
 from spacy_nested_ner.training.budget import limit_time
 
@@ -121,10 +120,7 @@ def report(
     output: Annotated[List[Path], typer.Argument(help="Folders with JSON files")],
 ) -> None:
     """Print the results as a Markdown table."""
-    found = {folder.name: results_in(folder) for folder in output}
-    if not all(found.values()):
-        raise typer.BadParameter("A folder has no results. Use the command `run` first.")
-    typer.echo(tables.init_trials(found))
+    typer.echo(tables.init_trials({folder.name: results_of(folder) for folder in output}))
 
 
 if __name__ == "__main__":

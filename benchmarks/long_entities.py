@@ -18,9 +18,8 @@ from spacy import util
 from thinc.api import Config
 
 from benchmarks import compare, tables
-from benchmarks.harness import Data, command
+from benchmarks.harness import Data, command, results_of
 from benchmarks.systems import CONFIGS
-from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.comparison.trainings import Task, better, examples_of, train, train_each
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
@@ -104,10 +103,7 @@ def group_of(value: int, firsts: Tuple[int, ...]) -> str:
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
     """Print the results as a Markdown table."""
-    results = results_in(output)
-    if not results:
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    typer.echo(tables.long_entities(results))
+    typer.echo(tables.long_entities(results_of(output)))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
 import spacy
-import srsly
 import typer
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
 from benchmarks import compare, tables
-from benchmarks.harness import Results, in_process
+from benchmarks.harness import Results, in_process, result_of
 from benchmarks.scores import found_by
 from benchmarks.systems import read
 from spacy_nested_ner.comparison.trainings import Task
@@ -163,10 +162,7 @@ def picked(nlp: Language, docs: List[Doc], left: List[int], n: int, threshold: f
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help=f"Folder with {FILE}")]) -> None:
     """Print the results as a Markdown table."""
-    path = output / FILE
-    if not path.exists():
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    typer.echo(tables.picking(srsly.read_json(path)["cells"]))
+    typer.echo(tables.picking(result_of(output, FILE)["cells"]))
 
 
 if __name__ == "__main__":

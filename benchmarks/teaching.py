@@ -24,10 +24,9 @@ from spacy.training.pretrain import pretrain
 from thinc.api import Config
 
 from benchmarks import compare, tables
-from benchmarks.harness import command
+from benchmarks.harness import command, results_of
 from benchmarks.systems import CONFIGS, read
 from spacy_nested_ner.cli.teach import teach_cli
-from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.comparison.trainings import Task, train_and_score, train_each
 from spacy_nested_ner.pipeline.gold import WEIGHTS
 from spacy_nested_ner.training.budget import limit_time
@@ -117,10 +116,7 @@ def _write(path: Path, docs: List[Doc]) -> None:
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder of a run")]) -> None:
     """Print the results as a Markdown table."""
-    results = results_in(output)
-    if not results:
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    typer.echo(tables.teaching(results))
+    typer.echo(tables.teaching(results_of(output)))
 
 
 if __name__ == "__main__":

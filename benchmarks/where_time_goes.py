@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
 import spacy
-import srsly
 import typer
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -19,7 +18,7 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from benchmarks import tables
-from benchmarks.harness import Data, in_process, provenance
+from benchmarks.harness import Data, in_process, provenance, result_of
 from benchmarks.shares import Place, Shares
 from benchmarks.systems import SYSTEMS, UNFILTERED, read, shipped_optimizer, untrained_system
 from spacy_nested_ner.comparison.trainings import bare, write_result
@@ -143,10 +142,7 @@ def watch(nlp: Language, clock: Shares) -> None:
 @app.command()
 def report(output: Annotated[Path, typer.Argument(help="Folder with shares.json")]) -> None:
     """Print the shares as Markdown tables."""
-    path = output / "shares.json"
-    if not path.exists():
-        raise typer.BadParameter(f"{output}: no results. Use the command `run` first.")
-    result = srsly.read_json(path)
+    result = result_of(output, "shares.json")
     for what in tables.SHARES:
         typer.echo(f"\n{what}, % of the CPU time\n\n{tables.shares(result['systems'], what)}")
 

@@ -14,6 +14,7 @@ from benchmarks import (
     ablation,
     compare,
     diffusion_steps,
+    growth,
     init_trials,
     long_entities,
     mrc_zero_shot,
@@ -24,6 +25,7 @@ from benchmarks import (
     teaching,
     thresholds,
     training_length,
+    where_time_goes,
 )
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS, SYSTEMS
@@ -150,6 +152,14 @@ def test_features_of_words_beside_a_transformer(tiny_bert, tmp_path) -> None:
         assert pretrained["mixed_precision"] and pretrained["name"] == str(tiny_bert)
     found = CliRunner().invoke(compare.app, ["run", str(tmp_path), str(tmp_path), "--embed"])
     assert found.exit_code == 2 and "Leave out --embed" in found.output
+
+
+@pytest.mark.parametrize(
+    "benchmark", [compare, growth, init_trials, long_entities, picking, teaching, where_time_goes]
+)
+def test_a_report_of_nothing(benchmark, tmp_path) -> None:
+    found = CliRunner().invoke(benchmark.app, ["report", str(tmp_path)])
+    assert found.exit_code == 2 and "Use the command `run` first" in found.output
 
 
 def test_frozen_encoder_and_adversarial_training(tmp_path) -> None:
