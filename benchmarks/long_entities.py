@@ -51,8 +51,7 @@ def run(
         config["components"]["ner"]["suggester"]["max_size"] = longest
         configs[f"spancat, 1- to {longest}-grams"] = config
     tasks = []
-    for number, (name, shared) in itertools.product(seed, configs.items()):
-        config = shared.copy()  # a second limit on the same training would take the first one away
+    for number, (name, config) in itertools.product(seed, configs.items()):
         config["paths"].update({part: str(corpus / f"{part}.spacy") for part in ("train", "dev")})
         config["system"]["seed"] = number
         limit_time(config["training"], minutes, cpu_clock=True)

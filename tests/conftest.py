@@ -149,6 +149,13 @@ SMALL_CNN = {
     "maxout_pieces": 2,
     "subword_features": True,
 }
+HASH_EMBED = {
+    "@architectures": "spacy.MultiHashEmbed.v2",
+    "width": 12,
+    "attrs": ["NORM", "SHAPE"],
+    "rows": [50, 50],
+    "include_static_vectors": False,
+}
 SMALL_MODELS: Dict[str, Dict[str, Any]] = {
     "diffusion_ner": {
         "@architectures": "spacy_nested_ner.Diffusion.v1",

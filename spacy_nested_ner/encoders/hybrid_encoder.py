@@ -91,16 +91,12 @@ class HybridEncoderSettings(Settings):
             (self.char_width % 2, "char_width must be even, half of it for each direction"),
             ((self.rnn_width or 0) % 2, "rnn_width must be even, half of it for each direction"),
             (self.static_width and not self.static_vectors, "static_width needs static_vectors"),
-            (
-                not self.tok2vec_in_rnn and not self.word_rnn,
-                "without tok2vec_in_rnn there must be a word_rnn",
-            ),
         ]
         return next((rule for is_wrong, rule in wrong if is_wrong), None)
 
     @property
     def has_own_parts(self) -> bool:
-        """Whether there is another part than the contextual one."""
+        """Whether there is another part than the contextual one and the embedding layer."""
         return bool(self.static_vectors or self.pos_width or self.char_width)
 
 
@@ -172,13 +168,15 @@ def _check_tok2vec(
     embed: Optional[Tok2VecModel],
     settings: HybridEncoderSettings,
 ) -> None:
-    if tok2vec is None and embed is None and not settings.has_own_parts:
+    own = embed is not None or settings.has_own_parts
+    if tok2vec is None and not own:
         raise ValueError(
             f"{ARCHITECTURE}: switch on tok2vec, embed, static_vectors, pos_width or char_width."
         )
-    if not settings.tok2vec_in_rnn and embed is None and not settings.has_own_parts:
+    if not settings.tok2vec_in_rnn and not (settings.word_rnn and own):
         raise ValueError(
-            f"{ARCHITECTURE}: without tok2vec_in_rnn there must be a part that word_rnn reads."
+            f"{ARCHITECTURE}: without tok2vec_in_rnn there must be a word_rnn and a part that it "
+            "reads."
         )
     if tok2vec is None and settings.word_rnn and settings.rnn_width is None:
         raise ValueError(f"{ARCHITECTURE}: word_rnn without a tok2vec needs an rnn_width.")

@@ -57,7 +57,7 @@ class Table(NamedTuple):
 
 def embedding_tables(model: Model) -> List[Table]:
     """The embeddings that learn: those of the pieces of a pretrained encoder of this package; where
-    there is none, spaCy's hashed ones. To be called after a backward pass."""
+    none of these learn, spaCy's hashed ones. To be called after a backward pass."""
     pieces, hashed = [], []
     for node in model.walk():
         if node.name == "hashembed" and node.has_grad("E"):

@@ -82,12 +82,15 @@ def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False
     """Make a training end after so many minutes, with learning rates that decay over them.
 
     training: section of a config, which is changed; learning rates whose warm-up is a share of the
-    steps follow the time.
+    steps follow the time. An earlier limit is replaced.
     """
     training.update(max_steps=0, max_epochs=1)
+    batcher = training["batcher"]
+    if batcher["@batchers"] == UNTIL_TIME_IS_UP:
+        batcher = batcher["batcher"]
     training["batcher"] = {
         "@batchers": UNTIL_TIME_IS_UP,
-        "batcher": training["batcher"],
+        "batcher": batcher,
         "minutes": minutes,
         "cpu_clock": cpu_clock,
     }

@@ -15,6 +15,7 @@ from spacy_nested_ner.layers.hybrid import END, UNKNOWN
 from spacy_nested_ner.model.head_model import head_parts
 from spacy_nested_ner.training.optimizer import AdamW
 from tests.conftest import (
+    HASH_EMBED,
     SENTENCES,
     SMALL_CNN,
     assert_same_found,
@@ -50,13 +51,6 @@ WIDTHS = {
     "tags": 5,
     "characters": 8,
     "last": 8,
-}
-HASH_EMBED = {
-    "@architectures": "spacy.MultiHashEmbed.v2",
-    "width": 12,
-    "attrs": ["NORM", "SHAPE"],
-    "rows": [50, 50],
-    "include_static_vectors": False,
 }
 ALL = {**PARTS["tok2vec"], **PARTS["static"], **PARTS["tags"], **PARTS["characters"]}
 WAYS = {

@@ -11,7 +11,7 @@ from thinc.util import torch2xp
 
 from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.training.adversarial import embedding_tables, perturbed
-from tests.conftest import QUESTIONS, SMALL_CNN, make_examples, make_pipeline, train
+from tests.conftest import HASH_EMBED, QUESTIONS, SMALL_CNN, make_examples, make_pipeline, train
 
 SIZE = 0.5
 
@@ -51,14 +51,7 @@ def gradients_left(pipe: Any) -> Dict[Any, np.ndarray]:
 
 
 def test_beside_a_pretrained_encoder_hashed_embeddings_rest(tiny_bert) -> None:
-    hashed = {
-        "@architectures": "spacy.MultiHashEmbed.v2",
-        "width": 8,
-        "attrs": ["NORM", "SHAPE"],
-        "rows": [50, 50],
-        "include_static_vectors": False,
-    }
-    hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "embed": hashed}
+    hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "embed": HASH_EMBED}
     pipe = learn(make_pipeline(model={"tok2vec": {**hybrid, **bert(tiny_bert)}}))
     (table,) = embedding_tables(pipe.model)
     (pieces,) = embedding_tables(learn(make_pipeline(model=bert(tiny_bert))).model)

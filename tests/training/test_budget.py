@@ -74,6 +74,8 @@ def test_a_config_is_limited() -> None:
         "optimizer": {"learn_rate": {**rate, "warmup_steps": 0.08, "total_steps": 2500}},
         "batcher": {"@batchers": "spacy.batch_by_words.v1", "size": 600},
     }
+    budget.limit_time(training, 3)
+    # A limit inside another would start the clock anew with each pass, and never end.
     budget.limit_time(training, 5, cpu_clock=True)
     assert (training["max_steps"], training["max_epochs"]) == (0, 1)
     assert training["optimizer"]["learn_rate"] == {
