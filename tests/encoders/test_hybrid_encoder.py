@@ -105,7 +105,7 @@ def build(tok2vec: Any = False, embed: Any = False, **settings: Any):
 
 
 def make_model(docs=None, **settings: Any):
-    torch.manual_seed(0)
+    spacy.util.fix_random_seed(0)
     model = build(**settings)
     model.initialize(X=make_docs() if docs is None else docs)
     return model
@@ -355,7 +355,8 @@ def test_gradients_are_those_of_finite_differences(way):
                 moved[f"{node.name} {node.id} {name}"] = (node.get_param(name), node.get_grad(name))
     assert len(moved) > 12
     for name, (parameter, gradient) in moved.items():
-        step = np.sign(gradient) * 1e-3
+        # Of 1e-3 the error is up to 5 % of the slope of hashed embeddings, which are small.
+        step = np.sign(gradient) * 3e-4
         start = parameter.copy()
         parameter += step
         high = loss()
@@ -363,7 +364,7 @@ def test_gradients_are_those_of_finite_differences(way):
         low = loss()
         parameter[...] = start
         slope = float((gradient * step).sum())
-        assert (high - low) / 2 == pytest.approx(slope, rel=0.05, abs=1e-4), name
+        assert (high - low) / 2 == pytest.approx(slope, rel=0.05, abs=3e-5), name
 
 
 def test_dropout_is_that_of_the_training_config_unless_set():
