@@ -8,6 +8,7 @@ import spacy
 import srsly
 import typer
 from spacy.tokens import DocBin
+from spacy.util import load_model_from_config
 from typer.testing import CliRunner
 
 from benchmarks import (
@@ -130,14 +131,27 @@ def test_what_a_chosen_threshold_is_worth(tmp_path) -> None:
     ("wanted", "frozen", "found"), [(None, False, 1.0), (2.0, False, 2.0), (2.0, True, 0.0)]
 )
 def test_adversarial_training(wanted, frozen, found) -> None:
-    settings = {"corpus": "corpus", "transformer": "name", "mixed_precision": False, "seed": 0}
-    settings.update(train_limit=0, steps=0, dev_limit=0, eval_frequency=100, minutes=0)
-    settings.update(adversarial=wanted, frozen=frozen, embed=False)
+    settings = {**compare.BY_STEPS, "corpus": "corpus", "transformer": "name", "seed": 0}
+    settings.update(steps=0, dev_limit=0, eval_frequency=100, adversarial=wanted, frozen=frozen)
     for system in ("locate_and_label_ner", "spancat"):
         config = compare.training_config({**settings, "system": system})
         assert config["components"]["ner"].get("adversarial") == (
             None if system == "spancat" else found
         )
+
+
+def test_copies_with_other_entities(tmp_path) -> None:
+    write_docs(tmp_path / "train.spacy")
+    settings = {**compare.BY_STEPS, "corpus": str(tmp_path), "seed": 0, "system": "spancat"}
+    settings.update(steps=2, dev_limit=0, eval_frequency=1)
+    read = []
+    for copies in (0, 5):
+        config = compare.training_config({**settings, "swap_entities": copies})
+        nlp = load_model_from_config(config, auto_fill=True)
+        reader = {"train": nlp.config.interpolate()["corpora"]["train"]}
+        examples = list(spacy.registry.resolve(reader)["train"](nlp))
+        read.append({example.reference.text for example in examples})
+    assert read[1] > read[0]
 
 
 def test_features_of_words_beside_a_transformer(tiny_bert, tmp_path) -> None:
