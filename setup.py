@@ -125,9 +125,6 @@ setup(
             "spacy_nested_ner.warmup_cosine.v1 = spacy_nested_ner.training.schedules:warmup_cosine",
             "spacy_nested_ner.warmup_linear.v1 = spacy_nested_ner.training.schedules:warmup_linear",
         ],
-        "spacy_augmenters": [
-            "spacy_nested_ner.swap_entities.v1 = spacy_nested_ner.training.augment:swap_entities",
-        ],
         "spacy_batchers": [
             "spacy_nested_ner.until_time_is_up.v1 = "
             "spacy_nested_ner.training.budget:until_time_is_up",

@@ -28,7 +28,6 @@ from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train, train_each
-from spacy_nested_ner.training.augment import use_swap_entities
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -47,12 +46,6 @@ Embed = Annotated[
     bool,
     typer.Option(help="spaCy's features of a word beside the transformer, but for mrc_ner"),
 ]
-SwapEntities = Annotated[
-    int,
-    typer.Option(
-        min=0, help="Copies of each training doc with other entities (swap_entities.v1) at most"
-    ),
-]
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
@@ -64,7 +57,6 @@ BY_STEPS: Dict[str, Any] = {
     "frozen": False,
     "adversarial": None,
     "embed": False,
-    "swap_entities": 0,
     "minutes": 0.0,
     "cpu_clock": False,
     "train_limit": 0,
@@ -101,7 +93,6 @@ def run(
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
     adversarial: Adversarial = None,
     embed: Embed = False,
-    swap_entities: SwapEntities = 0,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -164,8 +155,6 @@ def training_config(settings: Dict[str, Any]) -> Config:
         use_transformer(config, settings["transformer"], **how)
     if settings["embed"]:
         add_embed(config)
-    if settings["swap_entities"]:
-        use_swap_entities(config, "sc", variants=settings["swap_entities"])
     adversarial = 0.0 if settings["frozen"] else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":
         config["components"]["ner"]["adversarial"] = adversarial

@@ -35,7 +35,6 @@ def run(
     mixed_precision: compare.MixedPrecision = False,
     adversarial: compare.Adversarial = None,
     embed: compare.Embed = False,
-    swap_entities: compare.SwapEntities = 0,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,
     choose_limit: Annotated[

@@ -8,7 +8,6 @@ import spacy
 import srsly
 import typer
 from spacy.tokens import DocBin
-from spacy.util import load_model_from_config
 from typer.testing import CliRunner
 
 from benchmarks import (
@@ -138,20 +137,6 @@ def test_adversarial_training(wanted, frozen, found) -> None:
         assert config["components"]["ner"].get("adversarial") == (
             None if system == "spancat" else found
         )
-
-
-def test_copies_with_other_entities(tmp_path) -> None:
-    write_docs(tmp_path / "train.spacy")
-    settings = {**compare.BY_STEPS, "corpus": str(tmp_path), "seed": 0, "system": "spancat"}
-    settings.update(steps=2, dev_limit=0, eval_frequency=1)
-    read = []
-    for copies in (0, 5):
-        config = compare.training_config({**settings, "swap_entities": copies})
-        nlp = load_model_from_config(config, auto_fill=True)
-        reader = {"train": nlp.config.interpolate()["corpora"]["train"]}
-        examples = list(spacy.registry.resolve(reader)["train"](nlp))
-        read.append({example.reference.text for example in examples})
-    assert read[1] > read[0]
 
 
 def test_features_of_words_beside_a_transformer(tiny_bert, tmp_path) -> None:

@@ -24,7 +24,6 @@ REGISTERED = [
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.SortedTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"),
-    ("spacy_augmenters", "spacy_nested_ner.swap_entities.v1"),
     ("spacy_batchers", "spacy_nested_ner.until_time_is_up.v1"),
     ("spacy_callbacks", "spacy_nested_ner.fit_threshold.v1"),
     ("spacy_cli", "nested-ner"),
