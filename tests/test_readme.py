@@ -44,5 +44,8 @@ def test_training(factory: str) -> None:
     """The words and labels for every factory; the scores are those of the one that is shown."""
     code, output = example("docs/guide/training.md")
     assert '"piqn_ner"' in code
-    found = [line.split()[:-1] for line in printed(code.replace("piqn_ner", factory)).splitlines()]
+    # One training in some fifty, from another start, has not learned all after so few steps.
+    seeded = "from spacy.util import fix_random_seed\nfix_random_seed(0)\n" + code
+    lines = printed(seeded.replace("piqn_ner", factory)).splitlines()
+    found = [line.split()[:-1] for line in lines]
     assert found == [line.split()[:-1] for line in output.splitlines()]
