@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
 from spacy_nested_ner.encoders.cross_encoder import PairPlaces
+from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Joint, Window, cut_windows
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
 from spacy_nested_ner.encoders.question_cache import state_of
@@ -73,9 +74,14 @@ def read_apart(
     late = _late_layer(model, is_train)
     late_mode = partial(running, is_train, late, mixed_precision=mixed) if late else mode
 
+    def read_alone(windows: List[Window], of_type: int) -> Tensor:
+        if learns:
+            return read_packed(shim, split.lower, windows, of_type, split.again)
+        return read_windows(shim, windows, split.read, of_type)
+
     def read_questions() -> Any:
         with mode():
-            states = read_windows(shim, questions, split.read, 0)
+            states = read_alone(questions, 0)
         with late_mode():
             return late.read_questions(states) if late else split.project(states)
 
@@ -85,7 +91,7 @@ def read_apart(
     else:
         asked = shim.kept.read(state_of(tuple(X.questions), [model]), read_questions)
     with mode():
-        states = read_windows(shim, sentences.windows, split.read, shim.sentence_type)
+        states = read_alone(sentences.windows, shim.sentence_type)
     pool = Pool.of(questions)
     if late:
         read, lengths = read_late(late, late_mode, sentences, pool, states, asked)

@@ -180,10 +180,15 @@ def _ranges(lengths: np.ndarray) -> np.ndarray:
 def pool_windows(states: Tensor, windows: List[Window], how: str) -> Tensor:
     """The vectors that the windows want, `(vectors, h)`, from `(batch, pieces, h)` states of their
     pieces and one further for [CLS] before them."""
-    flat = states.flatten(0, 1)
-    begins = np.array([i * states.shape[1] + 1 + w.first for i, w in enumerate(windows)])
+    return pool_flat(states.flatten(0, 1), np.arange(len(windows)) * states.shape[1], windows, how)
+
+
+def pool_flat(flat: Tensor, begins: np.ndarray, windows: List[Window], how: str) -> Tensor:
+    """The same from `(pieces, h)` states of all. begins: `(windows,)` int, the place of each
+    [CLS]."""
+    firsts = begins + 1 + np.array([window.first for window in windows])
     totals = np.array([window.counts.sum() for window in windows])
-    index = np.repeat(begins, totals) + _ranges(totals)
+    index = np.repeat(firsts, totals) + _ranges(totals)
     counts = np.concatenate([window.counts for window in windows])
     return pool_pieces(flat[on_device(index, flat.device)], counts, how)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
 from spacy_nested_ner.layers.int8 import to_int8
+from spacy_nested_ner.layers.packed_encoder import with_piece_embedding
 from spacy_nested_ner.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class PretrainedShim(TorchShim):
     def wrap(self, pretrained: Any) -> nn.Module:
         """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`."""
         pretrained.pooler = None
-        return pretrained
+        return with_piece_embedding(pretrained)
 
     @property
     def piece_embeddings(self) -> nn.Parameter:

@@ -12,11 +12,13 @@ from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
+from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
     join_words,
     on_device,
+    pool_flat,
     pool_windows,
     vector_order,
 )
@@ -37,8 +39,8 @@ class SortedTransformerSettings(FineTuning):
     max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A
         longer doc is read in windows that overlap by half; a word's vector comes from the window in
         which it is most central. Nothing is cut off.
-    batch_pieces: padded pieces that the encoder sees at once, for speed and memory only; null for
-        256 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
+    batch_pieces: padded pieces that the encoder sees at once in prediction, for speed and memory
+        only; null for 256 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
     """
 
     word_pooling: str = setting("mean", choices=("max", "mean", "first"))
@@ -51,11 +53,11 @@ def build_sorted_transformer(name: str, settings: SortedTransformerSettings) -> 
     """`spacy_nested_ner.SortedTransformer.v1`: the last layer of a pretrained encoder, pooled to
     words, for any component that takes a tok2vec, spaCy's own included.
 
-    Docs are sorted by length and cut into batches of few padded pieces, in training as well as in
-    prediction: on a CPU small batches of one length are faster than large ones. The vectors of a
-    doc do not depend on the docs beside it. The weights are read when the model is initialised; a
-    saved model carries them and its tokenizer and needs neither the directory nor the hub. Dropout
-    is the encoder's own.
+    Prediction sorts docs by length and cuts them into batches of few padded pieces: on a CPU small
+    batches of one length are faster than large ones. The vectors of a doc do not depend on the docs
+    beside it. Training reads all docs of a step at once, without padding. The weights are read when
+    the model is initialised; a saved model carries them and its tokenizer and needs neither the
+    directory nor the hub. Dropout is the encoder's own.
 
     Takes docs, returns `(words, h) float` for each. A token without pieces, such as a space, has a
     vector of zeros. Raises ValueError for a setting out of range; when initialised, for a model
@@ -98,7 +100,10 @@ def forward(
         shim.pieces_of_segments(docs, segments), segments, context=0, room=shim.max_pieces - 2
     )
     with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
-        words = _encode(shim, windows, how, model.attrs["batch_pieces"])
+        if learns:
+            words = _encode_to_learn(shim, windows, how)
+        else:
+            words = _encode(shim, windows, how, model.attrs["batch_pieces"])
         if joints:
             words = join_words(words, n_words[n_words > 0], joints, how)
 
@@ -111,6 +116,13 @@ def forward(
     vectors = torch2xp(words.detach())
     ends = np.cumsum(n_words)
     return [vectors[end - n : end] for end, n in zip(ends, n_words)], backprop  # type: ignore[misc]
+
+
+def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str) -> Tensor:
+    """The same as `_encode` gives, all at once."""
+    states = read_packed(shim, shim.module.encoder.layer, windows)
+    lengths = np.array([len(window.ids) for window in windows]) + 2
+    return pool_flat(states.float(), np.cumsum(lengths) - lengths, windows, how)
 
 
 def _encode(

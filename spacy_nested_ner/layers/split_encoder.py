@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from spacy_nested_ner.layers.attention import attend, split_heads
+from spacy_nested_ner.layers.checkpointing import Again, run_again
 
 
 class Projected(NamedTuple):
@@ -31,8 +31,7 @@ class SplitEncoder:
         `intermediate` and `output`.
     joint_layers: how many of the top layers read both texts, fewer than there are.
     first_position: position id of the first piece.
-    again: a context in which a layer is computed again on the way back, where gradient
-        checkpointing is wanted; None where it is not.
+    again: see `run_again`; for gradient checkpointing.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class SplitEncoder:
         encoder: Any,
         joint_layers: int,
         first_position: int = 0,
-        again: Optional[Callable[[], Any]] = None,
+        again: Again = None,
     ) -> None:
         self.encoder = encoder
         layers = list(encoder.encoder.layer)
@@ -60,7 +59,7 @@ class SplitEncoder:
             input_ids=ids, token_type_ids=types, position_ids=places.expand_as(ids)
         )
         for layer in self.lower:
-            states = self._run(self._whole, layer, states, mask)
+            states = run_again(self.again, self._whole, layer, states, mask)
         return states
 
     def project(self, states: Tensor) -> Projected:
@@ -76,17 +75,12 @@ class SplitEncoder:
         """
         first, *upper = self.joint
         asks = index if upper else index.gather(1, wanted)
-        states = self._run(self._gathered, first, pieces, asks, index, mask)
+        states = run_again(self.again, self._gathered, first, pieces, asks, index, mask)
         for layer in upper[:-1]:
-            states = self._run(self._whole, layer, states, mask)
-        return self._run(self._wanted, upper[-1], states, mask, wanted) if upper else states
-
-    def _run(self, part: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """A part of a layer, computed again on the way back where that is wanted."""
-        if self.again is None:
-            return part(*inputs)
-        again: Tensor = checkpoint(part, *inputs, use_reentrant=False, context_fn=self.again)
-        return again
+            states = run_again(self.again, self._whole, layer, states, mask)
+        if not upper:
+            return states
+        return run_again(self.again, self._wanted, upper[-1], states, mask, wanted)
 
     def _gathered(
         self, layer: Any, pieces: Projected, asks: Tensor, index: Tensor, mask: Tensor

@@ -143,14 +143,15 @@ def test_no_pairs(deep_bert) -> None:
 
 
 class Rows:
-    """Counts the texts that the first layer of an encoder reads."""
+    """Counts the texts that the first layer of an encoder reads, by their [CLS]."""
 
     def __init__(self, model: Any) -> None:
-        self.seen = 0
-        pair_shim(model).module.embeddings.register_forward_hook(self.count)
+        self.seen, self.first = 0, pair_shim(model).special["cls"]
+        embeddings = pair_shim(model).module.embeddings
+        embeddings.register_forward_pre_hook(self.count, with_kwargs=True)
 
-    def count(self, module: Any, inputs: Any, output: Any) -> None:
-        self.seen += len(output)
+    def count(self, module: Any, inputs: Any, named: Any) -> None:
+        self.seen += int((named["input_ids"] == self.first).sum())
 
     def take(self) -> int:
         seen, self.seen = self.seen, 0

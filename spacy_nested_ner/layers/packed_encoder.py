@@ -1,0 +1,130 @@
+"""The layers of a pretrained encoder over texts that lie one after the other, without padding."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spacy_nested_ner.layers.attention import join_heads, split_parts
+from spacy_nested_ner.layers.checkpointing import Again, run_again
+
+# Of an attention weight that padding would get.
+NEVER = -1e4
+
+
+class Packing(NamedTuple):
+    """How texts of about one length attend together while all lie one after the other.
+
+    rows: places `(rows, length)` long of the pieces of some texts among those of all, and a mask
+        `(rows, length)` bool, False for padding, None without any; each text is in one of them.
+        Padding stands for the first of all pieces.
+    back: `(pieces,)` long, where each piece stands in the flattened rows, one after the other.
+    """
+
+    rows: List[Tuple[Tensor, Optional[Tensor]]]
+    back: Tensor
+
+
+class PackedEncoder:
+    """Hugging Face's layers of the BERT and RoBERTa family, for training. It holds no weights.
+
+    Its linear layers and LayerNorms see the pieces of all texts at once, without padding, and so
+    add to the gradients of their weights once. The attention alone sees padded rows, a few texts of
+    about one length at a time. Query, key and value are one product.
+
+    embeddings: of the encoder. layers: those that read, each with the submodules `attention.self`,
+        `attention.output`, `intermediate` and `output`. again: see `run_again`.
+    """
+
+    def __init__(self, embeddings: nn.Module, layers: Iterable[Any], again: Again = None) -> None:
+        self.embeddings, self.layers, self.again = embeddings, list(layers), again
+
+    def read(self, ids: Tensor, types: Tensor, positions: Tensor, packing: Packing) -> Tensor:
+        """States of the last layer, `(pieces, h)`.
+
+        ids, types, positions: `(pieces,)` long, text after text, [CLS] and [SEP] included.
+        """
+        states: Tensor = self.embeddings(
+            input_ids=ids.unsqueeze(0),
+            token_type_ids=types.unsqueeze(0),
+            position_ids=positions.unsqueeze(0),
+        ).squeeze(0)
+        for layer in self.layers:
+            states = run_again(self.again, _read, layer, states, packing)
+        return states
+
+
+def _read(layer: Any, states: Tensor, packing: Packing) -> Tensor:
+    attended = _attend(layer.attention.self, states, packing)
+    states = layer.attention.output(attended, states)
+    result: Tensor = layer.output(layer.intermediate(states), states)
+    return result
+
+
+def _attend(own: Any, states: Tensor, packing: Packing) -> Tensor:
+    """What pieces attend to, `(pieces, h)`. own: the attention of a layer."""
+    joint = _joint_projection(own, states)
+    found = []
+    for places, mask in packing.rows:
+        parts = split_parts(F.embedding(places, joint), 3, own.num_attention_heads)
+        query, key, value = parts
+        weights = query @ key.transpose(-1, -2)
+        if mask is not None:
+            weights = weights.masked_fill(~mask[:, None, None], NEVER)
+        weights = own.dropout(weights.softmax(-1).to(value.dtype))
+        found.append(join_heads(weights @ value).flatten(0, 1))
+    return F.embedding(packing.back, torch.cat(found))
+
+
+def _joint_projection(own: Any, states: Tensor) -> Tensor:
+    """Query, divided by the square root of the head width, key and value side by side,
+    `(pieces, 3 h)`."""
+    scale = own.attention_head_size**-0.5
+    weight = torch.cat([own.query.weight * scale, own.key.weight, own.value.weight])
+    bias = torch.cat([own.query.bias * scale, own.key.bias, own.value.bias])
+    return F.linear(states, weight, bias)
+
+
+class PieceEmbedding(nn.Embedding):
+    """`torch.nn.Embedding` for a large table of which a batch uses little.
+
+    torch makes a gradient of the size of the table for each call, and adds them up. Here there is
+    one for the whole step, to which each call adds the rows that it has used.
+    """
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """`(...) long` to `(..., width)`."""
+        if not (torch.is_grad_enabled() and self.weight.requires_grad):
+            return super().forward(ids)
+        found: Tensor = _UsedRows.apply(self.weight, ids)  # type: ignore[no-untyped-call]
+        return found
+
+
+class _UsedRows(torch.autograd.Function):
+    """Rows of a table, whose gradients are added to those of the table where they are."""
+
+    @staticmethod
+    def forward(ctx: Any, table: nn.Parameter, ids: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.table = table
+        ctx.save_for_backward(ids)
+        return F.embedding(ids, table.detach())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        (ids,) = ctx.saved_tensors
+        table = ctx.table
+        if table.grad is None:
+            table.grad = torch.zeros_like(table)
+        table.grad.index_add_(0, ids.flatten(), gradient.flatten(0, -2).to(table.dtype))
+        return None, None
+
+
+def with_piece_embedding(encoder: Any) -> Any:
+    """The encoder itself, whose embeddings of word pieces have become a `PieceEmbedding`."""
+    words = encoder.embeddings.word_embeddings
+    if type(words) is nn.Embedding:
+        words.__class__ = PieceEmbedding
+    return encoder
