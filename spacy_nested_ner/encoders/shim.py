@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import srsly
@@ -31,12 +32,26 @@ CANNOT_LEARN = (
 )
 
 
+@functools.cache
+def has_bfloat16(device: str) -> bool:
+    """Whether a kind of device, "cpu" or "cuda", has instructions for products in bfloat16."""
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device != "cpu" or not hasattr(torch.cpu, "get_capabilities"):  # of an older torch
+        return False
+    known = torch.cpu.get_capabilities()
+    return any(known.get(name) for name in ("amx_bf16", "avx512_bf16"))
+
+
 @contextlib.contextmanager
-def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) -> Iterator[None]:
+def running(
+    is_train: bool, *modules: nn.Module, mixed_precision: Optional[bool] = False
+) -> Iterator[None]:
     """Training or evaluation mode with gradients or without; evaluation mode afterwards.
 
-    mixed_precision: matrix products of a training step in bfloat16. Predictions stay in float32:
-        in bfloat16 they would depend on what else is in the batch.
+    mixed_precision: matrix products of a training step in bfloat16, None where the device has
+        instructions for that. Predictions stay in float32: in bfloat16 they would depend on what
+        else is in the batch.
 
     Raises ValueError for training with int8 weights.
     """
@@ -46,8 +61,8 @@ def running(is_train: bool, *modules: nn.Module, mixed_precision: bool = False) 
         if module.training != is_train:  # every part is told: too much for every doc
             module.train(is_train)
     precision: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-    if is_train and mixed_precision:
-        device = next(modules[0].parameters()).device.type
+    device = next(modules[0].parameters()).device.type if is_train and modules else "cpu"
+    if is_train and (has_bfloat16(device) if mixed_precision is None else mixed_precision):
         precision = torch.autocast(device, torch.bfloat16)
     try:
         with torch.set_grad_enabled(is_train), precision:
@@ -108,20 +123,17 @@ class TorchShim(Shim):
                 yield (self.id, name), parameter
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Let the optimizer step over every parameter that has a gradient."""
+        """Let the optimizer step over every parameter that has a gradient. `AdamW.v1` may keep the
+        gradients, which are of no more use here."""
+        take = getattr(optimizer, "take", None)
         for key, parameter in self._keyed_parameters():
-            if parameter.grad is not None:
-                weights, _ = optimizer(
-                    key,
-                    torch2xp(parameter.data),  # type: ignore[arg-type]
-                    torch2xp(parameter.grad),  # type: ignore[arg-type]
-                )
-                updated = xp2torch(weights, device=parameter.device)
-                # Updated in place, the usual case: another tensor over the same memory would
-                # only keep the one before alive, step after step.
-                if updated.data_ptr() != parameter.data_ptr():
-                    parameter.data = updated
-                parameter.grad = None
+            if parameter.grad is None:
+                continue
+            if take is not None:
+                take(key, parameter.data, parameter.grad)
+            else:
+                _step(optimizer, key, parameter)
+            parameter.grad = None
 
     @contextlib.contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
@@ -155,6 +167,20 @@ class TorchShim(Shim):
             return None
         state = self._model.state_dict()
         return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
+
+
+def _step(optimizer: Optimizer, key: Tuple[int, str], parameter: nn.Parameter) -> None:
+    """A step of an optimizer over one parameter."""
+    weights, _ = optimizer(
+        key,
+        torch2xp(parameter.data),  # type: ignore[arg-type]
+        torch2xp(parameter.grad),  # type: ignore[arg-type]
+    )
+    updated = xp2torch(weights, device=parameter.device)
+    # Updated in place, the usual case: another tensor over the same memory would only keep the one
+    # before alive, step after step.
+    if updated.data_ptr() != parameter.data_ptr():
+        parameter.data = updated
 
 
 class ModuleShim(TorchShim):

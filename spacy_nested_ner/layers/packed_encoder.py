@@ -99,7 +99,7 @@ class PieceEmbedding(nn.Embedding):
         """`(...) long` to `(..., width)`."""
         if not (torch.is_grad_enabled() and self.weight.requires_grad):
             return super().forward(ids)
-        found: Tensor = _UsedRows.apply(self.weight, ids)  # type: ignore[no-untyped-call]
+        found: Tensor = _UsedRows.apply(self.weight, ids)
         return found
 
 
@@ -107,13 +107,13 @@ class _UsedRows(torch.autograd.Function):
     """Rows of a table, whose gradients are added to those of the table where they are."""
 
     @staticmethod
-    def forward(ctx: Any, table: nn.Parameter, ids: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, table: nn.Parameter, ids: Tensor) -> Tensor:
         ctx.table = table
         ctx.save_for_backward(ids)
         return F.embedding(ids, table.detach())
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         (ids,) = ctx.saved_tensors
         table = ctx.table
         if table.grad is None:

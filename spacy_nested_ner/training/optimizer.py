@@ -85,6 +85,8 @@ class AdamW(Optimizer):
         self._parameters: Dict[KeyT, nn.Parameter] = {}
         # Parameters of the step under way, with their learning rate and weight decay.
         self._pending: Dict[KeyT, Tuple[float, float]] = {}
+        # Those of them whose gradients are not kept.
+        self._taken: List[nn.Parameter] = []
         self._torch = torch.optim.AdamW([{"params": []}], fused=True, **self._settings())
 
     def set_group(self, name: str, model: Model) -> None:
@@ -113,16 +115,32 @@ class AdamW(Optimizer):
         """
         if gradient.size == 0:
             return weights, gradient
+        incoming = _as_tensor(gradient)
+        parameter = self._collect(key, _as_tensor(weights), lr_scale)
+        if parameter is not None:
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+            parameter.grad.copy_(incoming)
+        incoming.zero_()
+        return weights, gradient
+
+    def take(self, key: KeyT, weights: Tensor, gradient: Tensor) -> None:
+        """As a call, for a parameter of a torch module whose gradient is the optimizer's from now
+        on: it is not copied, and `flush` lets go of it."""
+        parameter = self._collect(key, weights, 1.0)
+        if parameter is not None:
+            parameter.grad = gradient
+            self._taken.append(parameter)
+
+    def _collect(self, key: KeyT, weights: Tensor, lr_scale: float) -> Optional[nn.Parameter]:
+        """The torch parameter of a key, a part of the next `flush`; None if it does not learn."""
         if key in self._pending:
             self.flush()
         rate = lr_scale * self._rate(key)
-        incoming = _as_tensor(gradient)
-        if rate != 0:
-            parameter = self._bind(key, _as_tensor(weights))
-            cast(Tensor, parameter.grad).copy_(incoming)
-            self._pending[key] = (rate, self.L2 if _decays(key[1], weights.ndim) else 0.0)
-        incoming.zero_()
-        return weights, gradient
+        if rate == 0:
+            return None
+        self._pending[key] = (rate, self.L2 if _decays(key[1], weights.ndim) else 0.0)
+        return self._bind(key, weights)
 
     def flush(self) -> None:
         """Apply the collected step to the weights, in place. Without one, do nothing.
@@ -137,9 +155,12 @@ class AdamW(Optimizer):
                 "spacy_nested_ner.AdamW.v1 cannot update weights on Apple's MPS, where Thinc "
                 "hands over copies. Train on the CPU or use @optimizers = 'Adam.v1'."
             )
+        taken, self._taken = self._taken, []
         self._clip([self._parameters[key] for key in pending])
         self._torch.param_groups = self._groups(pending)
         self._torch.step()
+        for parameter in taken:
+            parameter.grad = None
 
     def step_schedules(self) -> None:
         """Apply the collected step, then move all schedules on by one."""
@@ -168,7 +189,6 @@ class AdamW(Optimizer):
         if parameter is not None:
             self._torch.state.pop(parameter, None)
         parameter = self._parameters[key] = nn.Parameter(weights)
-        parameter.grad = torch.empty_like(weights)
         if not self.bias_correction:
             self._torch.state[parameter] = _uncorrected_state(parameter)
         return parameter

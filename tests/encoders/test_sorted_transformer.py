@@ -14,6 +14,7 @@ from spacy.tokens import Doc
 from spacy.util import fix_random_seed, registry
 from thinc.api import Adam
 
+from spacy_nested_ner.encoders import shim
 from spacy_nested_ner.encoders.sorted_transformer import (
     build_sorted_transformer,
     encoder_shim,
@@ -64,7 +65,7 @@ def test_vectors_are_those_of_hugging_face(directory, how) -> None:
 def test_gradients_are_those_of_hugging_face(directory) -> None:
     vectors, encoder = hugging_face(directory)
     docs = make_docs()
-    model = make_model(directory, batch_pieces=40)
+    model = make_model(directory, batch_pieces=40, mixed_precision=False)
     module = encoder_shim(model).module
     for part in module.modules():
         if isinstance(part, torch.nn.Dropout):
@@ -107,6 +108,19 @@ def test_mixed_precision_is_for_training_only(directory) -> None:
     assert kinds == [(torch.float32,) * 2, (torch.float32, torch.bfloat16)]
     alike = torch.nn.functional.cosine_similarity(*gradients, dim=0)
     assert 0.99 < alike < 0.9999999
+
+
+@pytest.mark.parametrize("has_it", [False, True])
+def test_mixed_precision_is_taken_where_the_hardware_has_it(directory, monkeypatch, has_it) -> None:
+    monkeypatch.setattr(shim, "has_bfloat16", lambda device: has_it)
+    model = make_model(directory)
+    seen = []
+    layer = encoder_shim(model).module.encoder.layer[0].output.dense
+    layer.register_forward_hook(lambda *args: seen.append(args[2].dtype))
+    model(make_docs(), is_train=True)
+    model.predict(make_docs())
+    assert seen[0] == (torch.bfloat16 if has_it else torch.float32)
+    assert set(seen[1:]) == {torch.float32}
 
 
 def test_frozen_encoder_does_not_learn(directory) -> None:
