@@ -61,9 +61,10 @@ def running(
         if module.training != is_train:  # every part is told: too much for every doc
             module.train(is_train)
     precision: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-    device = next(modules[0].parameters()).device.type if is_train and modules else "cpu"
-    if is_train and (has_bfloat16(device) if mixed_precision is None else mixed_precision):
-        precision = torch.autocast(device, torch.bfloat16)
+    if is_train and mixed_precision is not False:
+        device = next(modules[0].parameters()).device.type
+        if mixed_precision or has_bfloat16(device):
+            precision = torch.autocast(device, torch.bfloat16)
     try:
         with torch.set_grad_enabled(is_train), precision:
             yield

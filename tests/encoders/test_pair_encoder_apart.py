@@ -231,7 +231,7 @@ def test_averaged_weights_count_within_their_context_alone(deep_bert, joint) -> 
 @pytest.mark.parametrize("joint", [0, 1, 2])
 def test_gradients_reach_the_whole_encoder(deep, joint) -> None:
     """Through the sentence, which all its questions share, and through the questions."""
-    model, X = make_model(deep, joint), make_input()
+    model, X = make_model(deep, joint, mixed_precision=False), make_input()
     modules = [shim.module for node in model.walk() for shim in node.shims]
     gradients = []
     for batches in ([np.arange(12)], np.split(np.arange(12), 3)):
@@ -281,7 +281,7 @@ def test_gradient_checkpointing_keeps_less_for_the_same_gradients(deep_bert, joi
 
 @pytest.mark.parametrize("joint", [0, 1])
 def test_frozen_encoder_does_not_learn(deep_bert, joint) -> None:
-    X, model = make_input(), make_model(deep_bert, joint, frozen=True)
+    X, model = make_input(), make_model(deep_bert, joint, frozen=True, mixed_precision=False)
     before, _ = read(model, X, [0, 4])
     rows = Rows(model)
     words, _ = model(X, is_train=True)[0].read(np.array([0, 4]))
