@@ -229,9 +229,10 @@ class EncoderShim(PretrainedShim):
 
     def wrap(self, pretrained: Any) -> OneWayEncoder:
         """The pretrained layers under one-way attention."""
+        encoder: Any = super().wrap(pretrained)
         return OneWayEncoder(
-            pretrained.embeddings,
-            pretrained.encoder.layer,
+            encoder.embeddings,
+            encoder.encoder.layer,
             attention_heads=self.config["num_attention_heads"],
             attention_dropout=self.config["attention_probs_dropout_prob"],
             first_position=first_position(self.config),

@@ -91,13 +91,15 @@ def _joint_projection(own: Any, states: Tensor) -> Tensor:
 class PieceEmbedding(nn.Embedding):
     """`torch.nn.Embedding` for a large table of which a batch uses little.
 
-    torch makes a gradient of the size of the table for each call, and adds them up. Here there is
-    one for the whole step, to which each call adds the rows that it has used.
+    torch makes a gradient of the size of the table for each call, and adds them up. On a CPU, where
+    that takes a while, there is one here for the whole step, to which each call adds the rows that
+    it has used.
     """
 
     def forward(self, ids: Tensor) -> Tensor:
         """`(...) long` to `(..., width)`."""
-        if not (torch.is_grad_enabled() and self.weight.requires_grad):
+        learns = torch.is_grad_enabled() and self.weight.requires_grad
+        if not learns or self.weight.device.type != "cpu":
             return super().forward(ids)
         found: Tensor = _UsedRows.apply(self.weight, ids)
         return found
