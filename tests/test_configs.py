@@ -148,6 +148,8 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "settings"), MEMORISED.items(), ids=MEMORISED.keys())
 def test_config_memorises_nested_sentences(name, settings, load, tmp_path) -> None:
+    if name.endswith("transformer"):  # the same training on any hardware
+        settings = {**settings, "model.tok2vec.mixed_precision": False}
     nlp = load(CONFIGS[0].parent / f"{name}.cfg", **settings)
     for _ in range(10):
         train(nlp, 40)
