@@ -12,7 +12,7 @@ from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.layers.checkpointing import Again
 from spacy_nested_ner.layers.packed_encoder import PackedEncoder, Packing
 
-# Padded pieces that attend to each other at once.
+# Padded pieces in one batch of the attention.
 ATTENDING = {"cpu": 512, "cuda": 8192}
 
 

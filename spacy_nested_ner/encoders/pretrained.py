@@ -68,8 +68,9 @@ class FineTuning(Weights):
     """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
 
     mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
-        (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not; null for true where it
-        has them. Weights and predictions are float32 in any case.
+        (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. null: on where a recent
+        torch knows of such instructions, off elsewhere. Weights and predictions are float32 in any
+        case.
     frozen: the encoder does not learn and has no dropout: it costs a training step no more than a
         prediction.
     """

@@ -66,17 +66,31 @@ def _read(layer: Any, states: Tensor, packing: Packing) -> Tensor:
 
 def _attend(own: Any, states: Tensor, packing: Packing) -> Tensor:
     """What pieces attend to, `(pieces, h)`. own: the attention of a layer."""
-    joint = _joint_projection(own, states)
+    places = [places for places, _ in packing.rows]
+    # Gathered at once: each gather would have a gradient of the size of all pieces.
+    cells = F.embedding(
+        torch.cat([each.flatten() for each in places]), _joint_projection(own, states)
+    )
     found = []
-    for places, mask in packing.rows:
-        parts = split_parts(F.embedding(places, joint), 3, own.num_attention_heads)
-        query, key, value = parts
-        weights = query @ key.transpose(-1, -2)
-        if mask is not None:
-            weights = weights.masked_fill(~mask[:, None, None], NEVER)
-        weights = own.dropout(weights.softmax(-1).to(value.dtype))
-        found.append(join_heads(weights @ value).flatten(0, 1))
+    for part, (at, mask) in zip(cells.split([each.numel() for each in places]), packing.rows):
+        heads = split_parts(part.unflatten(0, at.shape), 3, own.num_attention_heads)
+        found.append(join_heads(_attend_in_rows(own, heads, mask)).flatten(0, 1))
     return F.embedding(packing.back, torch.cat(found))
+
+
+def _attend_in_rows(own: Any, heads: Tuple[Tensor, ...], mask: Optional[Tensor]) -> Tensor:
+    """Attention; heads: queries, which are scaled, keys and values,
+    `(rows, heads, length, head width)` each."""
+    query, key, value = heads
+    keys = None if mask is None else mask[:, None, None]
+    if query.is_cuda:  # whose kernels keep no weights
+        rate = own.dropout.p if own.dropout.training else 0.0
+        return F.scaled_dot_product_attention(query, key, value, keys, rate, scale=1.0)
+    weights = query @ key.transpose(-1, -2)
+    if keys is not None:
+        weights = weights.masked_fill(~keys, NEVER)
+    result: Tensor = own.dropout(weights.softmax(-1).to(value.dtype)) @ value
+    return result
 
 
 def _joint_projection(own: Any, states: Tensor) -> Tensor:
@@ -93,7 +107,7 @@ class PieceEmbedding(nn.Embedding):
 
     torch makes a gradient of the size of the table for each call, and adds them up. On a CPU, where
     that takes a while, there is one here for the whole step, to which each call adds the rows that
-    it has used.
+    it has used; hooks on the table see none. The piece of padding is not special.
     """
 
     def forward(self, ids: Tensor) -> Tensor:

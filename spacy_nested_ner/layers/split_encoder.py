@@ -59,7 +59,7 @@ class SplitEncoder:
             input_ids=ids, token_type_ids=types, position_ids=places.expand_as(ids)
         )
         for layer in self.lower:
-            states = run_again(self.again, self._whole, layer, states, mask)
+            states = self._whole(layer, states, mask)
         return states
 
     def project(self, states: Tensor) -> Projected:

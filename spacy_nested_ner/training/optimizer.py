@@ -85,7 +85,7 @@ class AdamW(Optimizer):
         self._parameters: Dict[KeyT, nn.Parameter] = {}
         # Parameters of the step under way, with their learning rate and weight decay.
         self._pending: Dict[KeyT, Tuple[float, float]] = {}
-        # Those of them whose gradients are not kept.
+        # Those whose gradients came by `take`: let go of after the step.
         self._taken: List[nn.Parameter] = []
         self._torch = torch.optim.AdamW([{"params": []}], fused=True, **self._settings())
 
@@ -156,11 +156,13 @@ class AdamW(Optimizer):
                 "hands over copies. Train on the CPU or use @optimizers = 'Adam.v1'."
             )
         taken, self._taken = self._taken, []
-        self._clip([self._parameters[key] for key in pending])
-        self._torch.param_groups = self._groups(pending)
-        self._torch.step()
-        for parameter in taken:
-            parameter.grad = None
+        try:
+            self._clip([self._parameters[key] for key in pending])
+            self._torch.param_groups = self._groups(pending)
+            self._torch.step()
+        finally:
+            for parameter in taken:
+                parameter.grad = None
 
     def step_schedules(self) -> None:
         """Apply the collected step, then move all schedules on by one."""
