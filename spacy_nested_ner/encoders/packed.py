@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches, spread
+from spacy_nested_ner.encoders.batching import padded_batches
 from spacy_nested_ner.encoders.piece_windows import Window, on_device
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.layers.checkpointing import Again
@@ -46,13 +46,11 @@ def read_packed(
 def packing(lengths: np.ndarray, device: torch.device) -> Packing:
     """Rows of texts of about one length. lengths: `(texts,)` int, of texts that lie one after the
     other, at least one of them."""
-    begins = np.cumsum(lengths) - lengths
-    rows, back, cells = [], np.empty(lengths.sum(), dtype=np.int64), 0
-    budget = ATTENDING.get(device.type, ATTENDING["cuda"])
-    for batch in cut_batches(lengths, budget):
-        places, mask = spread(begins[batch], lengths[batch])
-        back[places[mask]] = cells + np.flatnonzero(mask)
-        cells += mask.size
-        real = None if mask.all() else on_device(mask, device)
-        rows.append((on_device(places, device), real))
-    return Packing(rows, on_device(back, device))
+    rows, back, cells = [], torch.empty(int(lengths.sum()), dtype=torch.long), 0
+    # On the host, which would wait for a device.
+    for _, places, mask in padded_batches(lengths, ATTENDING.get(device.type, ATTENDING["cuda"])):
+        back[places[mask]] = cells + mask.flatten().nonzero().squeeze(1)
+        cells += mask.numel()
+        real = None if mask.all() else mask.to(device, non_blocking=True)
+        rows.append((places.to(device, non_blocking=True), real))
+    return Packing(rows, back.to(device, non_blocking=True))

@@ -25,16 +25,23 @@ def join_heads(states: Tensor) -> Tensor:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], dropout: float = 0.0
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor],
+    dropout: float = 0.0,
+    scale: Optional[float] = None,
 ) -> Tensor:
     """Scaled dot-product attention of split heads, which are joined: `(batch, queries, width)`.
 
     query: `(batch, heads, queries, head width)`. key, value: `(batch, heads, keys, head width)`.
     mask: `(batch, keys)` bool, False for padding; None for no padding. dropout: of the attention
-    weights; 0 outside training.
+    weights; 0 outside training. scale: of the products; None for one by the square root of the
+    head width.
     """
     keys = None if mask is None else mask[:, None, None, :]
-    return join_heads(F.scaled_dot_product_attention(query, key, value, keys, dropout_p=dropout))
+    attended = F.scaled_dot_product_attention(query, key, value, keys, dropout, scale=scale)
+    return join_heads(attended)
 
 
 def make_feedforward(width: int, factor: int) -> nn.Sequential:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import join_heads, split_parts
+from spacy_nested_ner.layers.attention import attend, join_heads, split_parts
 from spacy_nested_ner.layers.checkpointing import Again, run_again
 
 # Of an attention weight that padding would get.
@@ -20,7 +20,7 @@ class Packing(NamedTuple):
 
     rows: places `(rows, length)` long of the pieces of some texts among those of all, and a mask
         `(rows, length)` bool, False for padding, None without any; each text is in one of them.
-        Padding stands for the first of all pieces.
+        Padding repeats the text's first piece.
     back: `(pieces,)` long, where each piece stands in the flattened rows, one after the other.
     """
 
@@ -74,23 +74,21 @@ def _attend(own: Any, states: Tensor, packing: Packing) -> Tensor:
     found = []
     for part, (at, mask) in zip(cells.split([each.numel() for each in places]), packing.rows):
         heads = split_parts(part.unflatten(0, at.shape), 3, own.num_attention_heads)
-        found.append(join_heads(_attend_in_rows(own, heads, mask)).flatten(0, 1))
+        found.append(_attend_in_rows(own, heads, mask).flatten(0, 1))
     return F.embedding(packing.back, torch.cat(found))
 
 
 def _attend_in_rows(own: Any, heads: Tuple[Tensor, ...], mask: Optional[Tensor]) -> Tensor:
-    """Attention; heads: queries, which are scaled, keys and values,
+    """Attention, `(rows, length, h)`; heads: queries, which are scaled, keys and values,
     `(rows, heads, length, head width)` each."""
     query, key, value = heads
-    keys = None if mask is None else mask[:, None, None]
     if query.is_cuda:  # whose kernels keep no weights
         rate = own.dropout.p if own.dropout.training else 0.0
-        return F.scaled_dot_product_attention(query, key, value, keys, rate, scale=1.0)
+        return attend(query, key, value, mask, rate, scale=1.0)
     weights = query @ key.transpose(-1, -2)
-    if keys is not None:
-        weights = weights.masked_fill(~keys, NEVER)
-    result: Tensor = own.dropout(weights.softmax(-1).to(value.dtype)) @ value
-    return result
+    if mask is not None:
+        weights = weights.masked_fill(~mask[:, None, None], NEVER)
+    return join_heads(own.dropout(weights.softmax(-1).to(value.dtype)) @ value)
 
 
 def _joint_projection(own: Any, states: Tensor) -> Tensor:
