@@ -39,10 +39,10 @@ class AdamW(Optimizer):
     `nlp.update(..., sgd=optimizer)` should end each step with `step_schedules()` or `flush()`.
 
     A parameter whose rate is 0 is frozen as if it did not require a gradient: no update, no decay,
-    no moments, no share in the norm. Parameter averages are not offered (`averages` is None),
-    because Thinc's PyTorch wrapper ignores them. Weights must share memory with the arrays that
-    Thinc hands over: true of Thinc layers and PyTorch wrappers on CPU and CUDA, not on Apple's
-    MPS and not for TensorFlow or MXNet wrappers.
+    no moments, no share in the norm. Parameter averages are not offered, because Thinc's PyTorch
+    wrapper ignores them: `averages` is empty, not None, which `spacy pretrain` would not take.
+    Weights must share memory with the arrays that Thinc hands over: true of Thinc layers and
+    PyTorch wrappers on CPU and CUDA, not on Apple's MPS and not for TensorFlow or MXNet wrappers.
 
     learn_rate: rate of everything that is not in the group "head", a number or a schedule.
     head_learn_rate: rate of the group "head", a number or a schedule; `learn_rate` if None.
@@ -76,6 +76,7 @@ class AdamW(Optimizer):
             grad_clip=grad_clip,
             use_averages=False,
         )
+        self.averages = {}
         self.head_learn_rate = None
         # One schedule object for both would be advanced twice a step.
         if head_learn_rate is not None and head_learn_rate is not learn_rate:

@@ -18,17 +18,25 @@ def vectors(nlp: Any) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("factory", SMALL_MODELS)
-def test_pretrained_weights_are_taken(factory, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("factory", "optimizer"),
+    [
+        *((factory, "Adam.v1") for factory in SMALL_MODELS),
+        ("piqn_ner", "spacy_nested_ner.AdamW.v1"),
+    ],
+)
+def test_pretrained_weights_are_taken(factory, optimizer, tmp_path) -> None:
     nlp = make_pipeline(factory, examples=None)
     srsly.write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text, _ in SENTENCES[:3]])
     config = load_config(DEFAULT_CONFIG_PRETRAIN_PATH).merge(nlp.config)
     config["paths"]["raw_text"] = str(tmp_path / "texts.jsonl")
-    config["pretraining"].update(component="ner", layer="tok2vec", max_epochs=1)
+    config["pretraining"].update(component="ner", layer="tok2vec", max_epochs=2)
+    if optimizer != "Adam.v1":
+        config["pretraining"]["optimizer"] = {"@optimizers": optimizer, "learn_rate": 0.001}
     config = config.interpolate()
     (tmp_path / "weights").mkdir()
     pretrain(config, tmp_path / "weights", silent=True)
-    weights = tmp_path / "weights" / "model0.bin"
+    weights = tmp_path / "weights" / "model1.bin"
     config["initialize"]["init_tok2vec"] = str(weights)
     fresh = load_model_from_config(config, auto_fill=True)
     data = make_examples(fresh)

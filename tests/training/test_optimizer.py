@@ -474,7 +474,7 @@ def test_resolves_from_a_training_config() -> None:
     config = pipeline().config["training"]["optimizer"]
     optimizer = spacy.registry.resolve({"optimizer": config})["optimizer"]
     assert isinstance(optimizer, AdamW) and isinstance(optimizer, Optimizer)
-    assert optimizer.averages is None
+    assert optimizer.averages == {}
     assert (optimizer.learn_rate, optimizer.head_learn_rate) == (0.0, 0.02)
     optimizer.step_schedules()
     assert (optimizer.learn_rate, optimizer.head_learn_rate) == (0.005, 0.02)
