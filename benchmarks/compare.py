@@ -46,6 +46,9 @@ Embed = Annotated[
     bool,
     typer.Option(help="spaCy's features of a word beside the transformer, but for mrc_ner"),
 ]
+FrozenLayers = Annotated[
+    int, typer.Option(min=0, help="So many lower layers of the transformer do not learn")
+]
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
@@ -55,6 +58,7 @@ BY_STEPS: Dict[str, Any] = {
     "transformer": None,
     "mixed_precision": False,
     "frozen": False,
+    "frozen_layers": 0,
     "adversarial": None,
     "embed": False,
     "minutes": 0.0,
@@ -74,6 +78,7 @@ def run(
     system: Systems = SYSTEMS,
     transformer: Transformer = None,
     frozen: Annotated[bool, typer.Option(help="The transformer does not learn")] = False,
+    frozen_layers: FrozenLayers = 0,
     mixed_precision: MixedPrecision = False,
     minutes: Annotated[float, typer.Option(help="Wall-clock budget of each training")] = 0.0,
     cpu_clock: Annotated[
@@ -99,11 +104,16 @@ def run(
         raise typer.BadParameter("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     if cpu_clock and not minutes:
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
-    if frozen and adversarial:
-        raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
+    check_frozen(frozen or bool(frozen_layers), adversarial)
     check_embed(embed, transformer)
     train_all(locals())
     report([output])
+
+
+def check_frozen(frozen: bool, adversarial: Optional[float]) -> None:
+    """Raise typer.BadParameter for adversarial training on frozen embeddings."""
+    if frozen and adversarial:
+        raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
 
 
 def check_embed(embed: bool, transformer: Optional[str]) -> None:
@@ -151,11 +161,12 @@ def training_config(settings: Dict[str, Any]) -> Config:
     corpus, training = Path(settings["corpus"]), config["training"]
     config["paths"].update({part: str(corpus / f"{part}.spacy") for part in ("train", "dev")})
     if settings["transformer"]:
-        how = {key: settings[key] for key in ("mixed_precision", "frozen")}
+        how = {key: settings[key] for key in ("mixed_precision", "frozen", "frozen_layers")}
         use_transformer(config, settings["transformer"], **how)
     if settings["embed"]:
         add_embed(config)
-    adversarial = 0.0 if settings["frozen"] else settings["adversarial"]
+    rests = settings["frozen"] or settings["frozen_layers"]
+    adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":
         config["components"]["ner"]["adversarial"] = adversarial
     config["system"]["seed"] = settings["seed"]

@@ -35,6 +35,7 @@ def run(
     mixed_precision: compare.MixedPrecision = False,
     adversarial: compare.Adversarial = None,
     embed: compare.Embed = False,
+    frozen_layers: compare.FrozenLayers = 0,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,
     choose_limit: Annotated[
@@ -45,6 +46,7 @@ def run(
 ) -> None:
     """Train what has no result in the output folder yet, and print the table."""
     compare.check_embed(embed, transformer)
+    compare.check_frozen(bool(frozen_layers), adversarial)
     own = {name: value for name, value in locals().items() if name not in ("docs", "draw")}
     for number, n in itertools.product(draw, docs):
         data = drawn(corpus, output / "data" / f"{corpus.name}_{n}_docs_{number}", n, number)

@@ -59,7 +59,7 @@ def shipped_optimizer(system: str, transformer: Optional[str]) -> Any:
     return util.registry.resolve({"optimizer": settings})["optimizer"]
 
 
-def use_transformer(config: Dict[str, Any], name: str, **settings: bool) -> None:
+def use_transformer(config: Dict[str, Any], name: str, **settings: Any) -> None:
     """Which transformer a `*_transformer.cfg` reads, and further settings of it."""
     config["paths"]["transformer"] = name
     config["components"]["ner"]["model"]["tok2vec"].update(settings)

@@ -68,7 +68,8 @@ def read_apart(
     pieces = shim.pieces_of_segments(X.docs, segments)
     sentences = Sentences(pieces, segments, room=shim.max_pieces - 2)
     questions = [Window(ids, 0, np.array([len(ids)])) for ids in map(shim.question, X.questions)]
-    learns, mixed = is_train and not model.attrs["frozen"], model.attrs["mixed_precision"]
+    frozen, mixed = shim.frozen_layers(model.attrs), model.attrs["mixed_precision"]
+    learns = is_train and frozen < shim.config["num_hidden_layers"]
     split = shim.split(checkpointing=learns and model.attrs["gradient_checkpointing"])
     mode = partial(running, learns, shim.module, mixed_precision=mixed)
     late = _late_layer(model, is_train)
@@ -76,7 +77,7 @@ def read_apart(
 
     def read_alone(windows: List[Window], of_type: int) -> Tensor:
         if learns:
-            return read_packed(shim, split.lower, windows, of_type, split.again)
+            return read_packed(shim, split.lower, windows, of_type, split.again, frozen)
         return read_windows(shim, windows, split.read, of_type)
 
     def read_questions() -> Any:

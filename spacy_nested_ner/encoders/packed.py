@@ -1,6 +1,6 @@
 """Texts that a pretrained encoder reads one after the other, without padding, while it learns."""
 
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import numpy as np
 import torch
@@ -22,15 +22,48 @@ def read_packed(
     windows: List[Window],
     of_type: int = 0,
     again: Again = None,
+    frozen: int = 0,
 ) -> Tensor:
     """States of the pieces of all windows, `(pieces, h)`, window after window, [CLS] and [SEP]
     included.
 
     layers: of the encoder, those that read. of_type: token type of the windows. again: see
-        `run_again`.
+        `run_again`. frozen: so many of the lower layers, and the embeddings, do not learn.
     """
+    embeddings, device = shim.module.embeddings, shim.piece_embeddings.device
+    if not frozen:
+        shim.frozen_states.forget()
+        encoder = PackedEncoder(embeddings, layers, again)
+        return encoder.read(*pack(shim, windows, of_type), packing(lengths_of(windows), device))
+    lower = PackedEncoder(embeddings, layers[:frozen])
+    for part in (embeddings, *lower.layers):
+        part.eval()  # the others learn, with dropout
+
+    def read_lower(indices: List[int]) -> List[Tensor]:
+        chosen = [windows[i] for i in indices]
+        lengths = lengths_of(chosen)
+        with torch.no_grad():
+            states = lower.read(*pack(shim, chosen, of_type), packing(lengths, device))
+        return [each.clone() for each in states.split(lengths.tolist())]
+
+    keys = [(of_type, window.ids.tobytes()) for window in windows]
+    form = (frozen, torch.is_autocast_enabled(device.type))
+    states = shim.frozen_states.read(form, keys, read_lower)
+    upper = PackedEncoder(embeddings, layers[frozen:], again)
+    return upper.go_on(states, packing(lengths_of(windows), device))
+
+
+def lengths_of(windows: List[Window]) -> np.ndarray:
+    """Pieces of each window, [CLS] and [SEP] included, `(windows,)` int."""
+    return np.array([len(window.ids) for window in windows], dtype=np.int64) + 2
+
+
+def pack(
+    shim: PretrainedShim, windows: List[Window], of_type: int
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """Ids, token types and positions of the pieces of all windows, `(pieces,)` long each."""
     device = shim.piece_embeddings.device
-    lengths = np.array([len(window.ids) for window in windows], dtype=np.int64) + 2
+    lengths = lengths_of(windows)
     begins = np.cumsum(lengths) - lengths
     ids = np.empty(lengths.sum(), dtype=np.int64)
     for window, begin, length in zip(windows, begins, lengths):
@@ -38,9 +71,7 @@ def read_packed(
     ids[begins], ids[begins + lengths - 1] = shim.special["cls"], shim.special["sep"]
     positions = np.arange(len(ids)) - np.repeat(begins, lengths) + first_position(shim.config)
     there = on_device(ids, device)
-    types = torch.full_like(there, of_type)
-    encoder = PackedEncoder(shim.module.embeddings, layers, again)
-    return encoder.read(there, types, on_device(positions, device), packing(lengths, device))
+    return there, torch.full_like(there, of_type), on_device(positions, device)
 
 
 def packing(lengths: np.ndarray, device: torch.device) -> Packing:

@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -47,6 +47,11 @@ class PairEncoderSettings(FineTuning):
     joint_layers: Optional[int] = setting(None, least=0, source="benchmarks/ablations")
     max_pieces: Optional[int] = setting(None, least=8)
     gradient_checkpointing: bool = setting(False)
+
+    def conflict(self) -> Optional[str]:
+        if self.frozen_layers and self.joint_layers is None:
+            return "frozen_layers needs a number of joint_layers: with null all layers read both"
+        return None
 
 
 @configured(ARCHITECTURE, PairEncoderSettings)
@@ -280,6 +285,17 @@ class PairShim(PretrainedShim):
         """Whether a sentence is read once for all questions."""
         joint = self.joint_layers
         return joint is not None and joint < self.config["num_hidden_layers"]
+
+    def frozen_layers(self, attrs: Mapping[str, Any]) -> int:
+        """As in the base. ValueError, too, for joint layers among them, unless all are frozen."""
+        frozen, n_layers = super().frozen_layers(attrs), self.config["num_hidden_layers"]
+        if n_layers - (self.joint_layers or 0) < frozen < n_layers:
+            raise ValueError(
+                f"{ARCHITECTURE}: frozen_layers is {frozen}, but of {n_layers} layers the upper "
+                f"{self.joint_layers} read question and sentence together and learn. Set it to no "
+                f"more than {n_layers - (self.joint_layers or 0)}, or frozen to true."
+            )
+        return frozen
 
     def split(self, checkpointing: bool) -> SplitEncoder:
         """The encoder for texts that are read apart. checkpointing: in this training step."""

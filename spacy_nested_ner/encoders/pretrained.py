@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import srsly
@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from torch import Tensor, nn
 
+from spacy_nested_ner.encoders.frozen_states import FrozenStates
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
 from spacy_nested_ner.layers.int8 import to_int8
@@ -71,12 +72,15 @@ class FineTuning(Weights):
         (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. null: on where a recent
         torch knows of such instructions, off elsewhere. Weights and predictions are float32 in any
         case.
-    frozen: the encoder does not learn and has no dropout: it costs a training step no more than a
-        prediction.
+    frozen: the encoder does not learn and has no dropout.
+    frozen_layers: so many of the lower layers, and the embeddings below them, do not learn and have
+        no dropout: less to compute in each step, and a text goes through them once. What layers
+        that do not learn have made of a text is kept, up to 256 MiB, as long as training goes on.
     """
 
     mixed_precision: Optional[bool] = setting(None)
     frozen: bool = setting(False)
+    frozen_layers: int = setting(0, least=0, source="benchmarks/results/frozen_layers")
 
 
 class PretrainedShim(TorchShim):
@@ -109,11 +113,31 @@ class PretrainedShim(TorchShim):
         self.special: Dict[str, int] = {}
         self.max_pieces = 0
         self._tokenizer: Optional[Tokenizer] = None
+        self.frozen_states = FrozenStates()
 
     def wrap(self, pretrained: Any) -> nn.Module:
         """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`."""
         pretrained.pooler = None
         return with_piece_embedding(pretrained)
+
+    def set_module(self, module: nn.Module) -> None:
+        """As in the base; nothing is kept of what other weights have made of texts."""
+        super().set_module(module)
+        self.frozen_states = FrozenStates()
+
+    def frozen_layers(self, attrs: Mapping[str, Any]) -> int:
+        """How many layers of the encoder do not learn, all of them where it is frozen.
+
+        attrs: `frozen` and `frozen_layers`. Raises ValueError for more layers than there are.
+        """
+        n_layers: int = self.config["num_hidden_layers"]
+        wanted: int = n_layers if attrs["frozen"] else attrs["frozen_layers"]
+        if wanted > n_layers:
+            raise ValueError(
+                f"{self.architecture}: frozen_layers is {wanted}, but '{self.name}' has "
+                f"{n_layers} layers. Set it to no more."
+            )
+        return wanted
 
     @property
     def piece_embeddings(self) -> nn.Parameter:

@@ -12,7 +12,7 @@ from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
-from spacy_nested_ner.encoders.packed import read_packed
+from spacy_nested_ner.encoders.packed import lengths_of, read_packed
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
@@ -89,7 +89,8 @@ def forward(
 ) -> Tuple[List[Floats2d], Callable[[List[Floats2d]], List[Doc]]]:
     """Encode whole docs."""
     shim, how = encoder_shim(model), model.attrs["word_pooling"]
-    learns = is_train and not model.attrs["frozen"]
+    frozen = shim.frozen_layers(model.attrs)
+    learns = is_train and frozen < shim.config["num_hidden_layers"]
     encoder = shim.module
     n_words = np.array([len(doc) for doc in docs], dtype=np.int64)
     segments = np.array([(i, 0, n) for i, n in enumerate(n_words.tolist()) if n], dtype=np.int64)
@@ -101,7 +102,9 @@ def forward(
     )
     with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
         if learns:
-            words = _encode_to_learn(shim, windows, how)
+            words = _encode_to_learn(shim, windows, how, frozen)
+        elif is_train:
+            words = _encode_once(shim, windows, how, model.attrs["batch_pieces"])
         else:
             words = _encode(shim, windows, how, model.attrs["batch_pieces"])
         if joints:
@@ -118,11 +121,25 @@ def forward(
     return [vectors[end - n : end] for end, n in zip(ends, n_words)], backprop  # type: ignore[misc]
 
 
-def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str) -> Tensor:
-    """The same as `_encode` gives, all at once."""
-    states = read_packed(shim, shim.module.encoder.layer, windows)
-    lengths = np.array([len(window.ids) for window in windows]) + 2
+def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str, frozen: int) -> Tensor:
+    """The same as `_encode` gives, all at once. frozen: layers that do not learn."""
+    states = read_packed(shim, shim.module.encoder.layer, windows, frozen=frozen)
+    lengths = lengths_of(windows)
     return pool_flat(states.float(), np.cumsum(lengths) - lengths, windows, how)
+
+
+def _encode_once(
+    shim: PretrainedShim, windows: List[Window], how: str, batch_pieces: Optional[int]
+) -> Tensor:
+    """The same as `_encode` gives, but a window that an earlier step had is not read again."""
+
+    def read(indices: List[int]) -> List[Tensor]:
+        chosen = [windows[i] for i in indices]
+        vectors = _encode(shim, chosen, how, batch_pieces)
+        return [each.clone() for each in vectors.split([len(window.counts) for window in chosen])]
+
+    keys = [(w.ids.tobytes(), w.first, w.counts.tobytes()) for w in windows]
+    return shim.frozen_states.read(how, keys, read)
 
 
 def _encode(
@@ -131,7 +148,7 @@ def _encode(
     """Vectors in the order of the windows, `(vectors, h)`."""
     device = next(shim.module.parameters()).device
     budget = batch_pieces or pieces_at_once(device)
-    batches = cut_batches(np.array([len(window.ids) for window in windows]) + 2, budget)
+    batches = cut_batches(lengths_of(windows), budget)
     pooled = []
     for batch in batches:
         chosen = [windows[i] for i in batch]

@@ -52,6 +52,10 @@ class PackedEncoder:
             token_type_ids=types.unsqueeze(0),
             position_ids=positions.unsqueeze(0),
         ).squeeze(0)
+        return self.go_on(states, packing)
+
+    def go_on(self, states: Tensor, packing: Packing) -> Tensor:
+        """What the layers make of `(pieces, h)` states, in the same shape."""
         for layer in self.layers:
             states = run_again(self.again, _read, layer, states, packing)
         return states
