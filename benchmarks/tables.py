@@ -343,6 +343,20 @@ def small_data(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
     return markdown(["sentences", "draws", *(f"`{name}`" for name in names)], rows)
 
 
+def frozen_layers(results: Sequence[Dict[str, Any]]) -> str:
+    """One row for each number of layers that do not learn: mean F1 on test."""
+    by_layers: Dict[int, List[Dict[str, Any]]] = {}
+    for result in results:
+        by_layers.setdefault(result["settings"]["frozen_layers"], []).append(result)
+    rows = []
+    for n_layers, found in sorted(by_layers.items()):
+        steps = statistics.mean(each["training"]["steps"] for each in found)
+        minutes = statistics.mean(each["training"]["cpu_minutes"] for each in found)
+        f1 = mean_of([each["f1_tuned"] for each in found])
+        rows.append([n_layers, len(found), f"{steps:.0f}", f"{minutes:.1f}", f1])
+    return markdown(["frozen layers", "draws", "steps", "CPU minutes", "F1"], rows)
+
+
 def teaching(results: Sequence[Dict[str, Any]]) -> str:
     """One row for each kind of training data: mean F1 on test."""
     rows = []

@@ -154,6 +154,12 @@ def small_data(folder: str) -> str:
     return with_commands(tables.small_data(found), flat(found))
 
 
+def frozen_layers(folder: str) -> str:
+    """F1 by the number of layers that do not learn, and the commands that measured it."""
+    found = [result for each in (ROOT / RESULTS / folder).glob("*") for result in flat(trials(each))]
+    return with_commands(tables.frozen_layers(found), found)
+
+
 def growth(folder: str, axis: str) -> str:
     """How time and memory grow along an axis."""
     return tables.growth(read(folder, "growth.json")["cells"], axis)
@@ -315,6 +321,7 @@ def define_env(env: Any) -> None:
         picking,
         teaching,
         long_entities,
+        frozen_layers,
         small_data,
         growth,
         growth_commands,
