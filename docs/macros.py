@@ -156,7 +156,9 @@ def small_data(folder: str) -> str:
 
 def frozen_layers(folder: str) -> str:
     """F1 by the number of layers that do not learn, and the commands that measured it."""
-    found = [result for each in (ROOT / RESULTS / folder).glob("*") for result in flat(trials(each))]
+    found = [
+        result for each in (ROOT / RESULTS / folder).glob("*") for result in flat(trials(each))
+    ]
     return with_commands(tables.frozen_layers(found), found)
 
 
