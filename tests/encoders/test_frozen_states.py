@@ -10,7 +10,8 @@ from torch import Tensor
 
 from spacy_nested_ner.encoders import frozen_states
 from spacy_nested_ner.encoders.frozen_states import FrozenStates
-from spacy_nested_ner.encoders.pair_encoder import build_pair_encoder
+from spacy_nested_ner.encoders.pair_encoder import build_pair_encoder, pair_shim
+from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.encoders.sorted_transformer import build_sorted_transformer, encoder_shim
 from tests.encoders.test_sorted_transformer import make_docs
 
@@ -166,3 +167,29 @@ def test_more_layers_than_there_are(directory) -> None:
 def test_layers_that_read_both_learn(directory) -> None:
     with pytest.raises(ValueError, match="frozen_layers needs a number of joint_layers"):
         build_pair_encoder(directory, frozen_layers=1)
+
+
+@pytest.mark.parametrize("joint_layers", [0, 1])
+def test_lower_layers_of_pairs_rest(directory, joint_layers) -> None:
+    """The upper one learns, whether it reads both texts or each alone."""
+    model = build_pair_encoder(directory, joint_layers=joint_layers, frozen_layers=1)
+    docs = [doc for doc in make_docs() if len(doc)]
+    segments = np.array([(i, 0, len(doc)) for i, doc in enumerate(docs)])
+    model.initialize(X=(docs, segments))
+    pairs = np.array([(i, 0) for i in range(len(docs))])
+    reading, _ = model(PairInput(docs, segments, ["Which genes?"], pairs), is_train=True)
+    words, _ = reading.read(np.arange(len(docs)))
+    words.sum().backward()
+    named = pair_shim(model).module.named_parameters()
+    learned = {name for name, parameter in named if parameter.grad is not None}
+    assert learned and all(name.startswith("encoder.layer.1.") for name in learned)
+
+
+def test_how_many_layers_of_pairs_rest(directory) -> None:
+    model = build_pair_encoder(directory, joint_layers=1, frozen_layers=1)
+    model.attrs["frozen_layers"] = 2
+    model.initialize()
+    assert pair_shim(model).frozen_layers(model.attrs) == 2  # all of them
+    model.attrs["frozen_layers"] = 3
+    with pytest.raises(ValueError, match="has 2 layers"):
+        pair_shim(model).frozen_layers(model.attrs)
