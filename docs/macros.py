@@ -156,9 +156,8 @@ def small_data(folder: str) -> str:
 
 def frozen_layers(folder: str) -> str:
     """F1 by the number of layers that do not learn, and the commands that measured it."""
-    found = [
-        result for each in (ROOT / RESULTS / folder).glob("*") for result in flat(trials(each))
-    ]
+    paths = sorted((ROOT / RESULTS / folder).iterdir())
+    found = [result for path in paths for result in flat(trials(f"{folder}/{path.name}"))]
     return with_commands(tables.frozen_layers(found), found)
 
 

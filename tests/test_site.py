@@ -135,6 +135,20 @@ def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: s
         assert wanted and set(wanted) <= set(row)
 
 
+def test_frozen_layers_have_the_figures_of_the_files(macros) -> None:
+    shown = {row[0]: row[1:] for row in rows(macros.frozen_layers("frozen_layers"))}
+    folders = {path.name: path for path in (RESULTS / "frozen_layers").iterdir()}
+    assert set(shown) == set(folders) and len(shown) > 1
+    for name, (draws, steps, _, f1) in shown.items():
+        found = [json.loads(path.read_text("utf8")) for path in folders[name].glob("*/*.json")]
+        assert draws == str(len(found))
+        assert {str(each["settings"]["frozen_layers"]) for each in found} == {name}
+        assert steps == f"{sum(each['training']['steps'] for each in found) / len(found):.0f}"
+        assert (
+            f1.split(" ")[0] == f"{sum(100 * each['f1_tuned'] for each in found) / len(found):.1f}"
+        )
+
+
 def test_pages_use_macros_that_exist(macros) -> None:
     used = {name for page in PAGES for name in re.findall(r"{{ (\w+)\(", page.read_text("utf8"))}
     known: List[str] = []

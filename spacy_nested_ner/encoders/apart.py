@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
 from spacy_nested_ner.encoders.cross_encoder import PairPlaces
 from spacy_nested_ner.encoders.packed import read_packed
-from spacy_nested_ner.encoders.piece_windows import DocPieces, Joint, Window, cut_windows
+from spacy_nested_ner.encoders.piece_windows import (
+    DocPieces,
+    Joint,
+    Window,
+    cut_windows,
+    lengths_of,
+)
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
 from spacy_nested_ner.encoders.question_cache import state_of
 from spacy_nested_ner.encoders.shim import ModuleShim, running
@@ -69,7 +75,7 @@ def read_apart(
     sentences = Sentences(pieces, segments, room=shim.max_pieces - 2)
     questions = [Window(ids, 0, np.array([len(ids)])) for ids in map(shim.question, X.questions)]
     frozen, mixed = shim.frozen_layers(model.attrs), model.attrs["mixed_precision"]
-    learns = is_train and frozen < shim.config["num_hidden_layers"]
+    learns = is_train and frozen < shim.n_layers
     split = shim.split(checkpointing=learns and model.attrs["gradient_checkpointing"])
     mode = partial(running, learns, shim.module, mixed_precision=mixed)
     late = _late_layer(model, is_train)
@@ -126,7 +132,7 @@ class Pool(NamedTuple):
     @classmethod
     def of(cls, windows: List[Window]) -> "Pool":
         """The pool of these texts."""
-        lengths = np.array([len(window.ids) for window in windows], dtype=np.int64) + 2
+        lengths = lengths_of(windows)
         return cls(np.cumsum(lengths) - lengths, lengths)
 
 

@@ -1,6 +1,6 @@
 """States of texts behind layers that do not learn, kept from one training step to the next."""
 
-from typing import Callable, Dict, Hashable, List, Sequence
+from typing import Any, Callable, Dict, Hashable, List, Sequence
 
 import torch
 from torch import Tensor
@@ -17,9 +17,8 @@ class FrozenStates:
     """
 
     def __init__(self) -> None:
-        self._kept: Dict[Hashable, Tensor] = {}
-        self._size = 0
         self._of: Hashable = None
+        self.forget()
 
     def read(
         self, of: Hashable, keys: Sequence[Hashable], read: Callable[[List[int]], List[Tensor]]
@@ -44,4 +43,9 @@ class FrozenStates:
 
     def forget(self) -> None:
         """Keep nothing of before: the layers change."""
-        self.__init__()  # type: ignore[misc]
+        self._kept: Dict[Hashable, Tensor] = {}
+        self._size = 0
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """A copy, also in another process, reads the texts itself."""
+        return vars(FrozenStates())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import padded_batches
-from spacy_nested_ner.encoders.piece_windows import Window, on_device
+from spacy_nested_ner.encoders.piece_windows import Window, lengths_of, on_device
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.layers.checkpointing import Again
 from spacy_nested_ner.layers.packed_encoder import PackedEncoder, Packing
@@ -33,18 +33,16 @@ def read_packed(
     embeddings, device = shim.module.embeddings, shim.piece_embeddings.device
     if not frozen:
         shim.frozen_states.forget()
-        encoder = PackedEncoder(embeddings, layers, again)
-        return encoder.read(*pack(shim, windows, of_type), packing(lengths_of(windows), device))
+        return PackedEncoder(embeddings, layers, again).read(*pack(shim, windows, of_type))
     lower = PackedEncoder(embeddings, layers[:frozen])
     for part in (embeddings, *lower.layers):
         part.eval()  # the others learn, with dropout
 
     def read_lower(indices: List[int]) -> List[Tensor]:
         chosen = [windows[i] for i in indices]
-        lengths = lengths_of(chosen)
         with torch.no_grad():
-            states = lower.read(*pack(shim, chosen, of_type), packing(lengths, device))
-        return [each.clone() for each in states.split(lengths.tolist())]
+            states = lower.read(*pack(shim, chosen, of_type))
+        return [each.clone() for each in states.split(lengths_of(chosen).tolist())]
 
     keys = [(of_type, window.ids.tobytes()) for window in windows]
     form = (frozen, torch.is_autocast_enabled(device.type))
@@ -53,15 +51,11 @@ def read_packed(
     return upper.go_on(states, packing(lengths_of(windows), device))
 
 
-def lengths_of(windows: List[Window]) -> np.ndarray:
-    """Pieces of each window, [CLS] and [SEP] included, `(windows,)` int."""
-    return np.array([len(window.ids) for window in windows], dtype=np.int64) + 2
-
-
 def pack(
     shim: PretrainedShim, windows: List[Window], of_type: int
-) -> Tuple[Tensor, Tensor, Tensor]:
-    """Ids, token types and positions of the pieces of all windows, `(pieces,)` long each."""
+) -> Tuple[Tensor, Tensor, Tensor, Packing]:
+    """Ids, token types and positions of the pieces of all windows, `(pieces,)` long each, and how
+    they attend together."""
     device = shim.piece_embeddings.device
     lengths = lengths_of(windows)
     begins = np.cumsum(lengths) - lengths
@@ -71,7 +65,8 @@ def pack(
     ids[begins], ids[begins + lengths - 1] = shim.special["cls"], shim.special["sep"]
     positions = np.arange(len(ids)) - np.repeat(begins, lengths) + first_position(shim.config)
     there = on_device(ids, device)
-    return there, torch.full_like(there, of_type), on_device(positions, device)
+    types = torch.full_like(there, of_type)
+    return there, types, on_device(positions, device), packing(lengths, device)
 
 
 def packing(lengths: np.ndarray, device: torch.device) -> Packing:

@@ -258,7 +258,7 @@ class PairShim(PretrainedShim):
     def wrap(self, pretrained: Any) -> nn.Module:
         """As in the base; questions are tokenised and read again."""
         self._questions, self.kept = {}, QuestionCache()
-        n_layers, wanted = self.config["num_hidden_layers"], self.joint_layers
+        n_layers, wanted = self.n_layers, self.joint_layers
         if wanted is not None and wanted > n_layers:
             raise ValueError(
                 f"{ARCHITECTURE}: joint_layers is {wanted}, but '{self.name}' has {n_layers} "
@@ -284,11 +284,11 @@ class PairShim(PretrainedShim):
     def reads_apart(self) -> bool:
         """Whether a sentence is read once for all questions."""
         joint = self.joint_layers
-        return joint is not None and joint < self.config["num_hidden_layers"]
+        return joint is not None and joint < self.n_layers
 
     def frozen_layers(self, attrs: Mapping[str, Any]) -> int:
         """As in the base. ValueError, too, for joint layers among them, unless all are frozen."""
-        frozen, n_layers = super().frozen_layers(attrs), self.config["num_hidden_layers"]
+        frozen, n_layers = super().frozen_layers(attrs), self.n_layers
         if n_layers - (self.joint_layers or 0) < frozen < n_layers:
             raise ValueError(
                 f"{ARCHITECTURE}: frozen_layers is {frozen}, but of {n_layers} layers the upper "

@@ -27,6 +27,11 @@ class Window(NamedTuple):
     counts: np.ndarray
 
 
+def lengths_of(windows: List[Window]) -> np.ndarray:
+    """Pieces of each window, [CLS] and [SEP] included, `(windows,)` int."""
+    return np.array([len(window.ids) for window in windows], dtype=np.int64) + 2
+
+
 class Joint(NamedTuple):
     """How the windows of one segment become one.
 

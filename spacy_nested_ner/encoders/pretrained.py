@@ -74,8 +74,8 @@ class FineTuning(Weights):
         case.
     frozen: the encoder does not learn and has no dropout.
     frozen_layers: so many of the lower layers, and the embeddings below them, do not learn and have
-        no dropout: less to compute in each step, and a text goes through them once. What layers
-        that do not learn have made of a text is kept, up to 256 MiB, as long as training goes on.
+        no dropout: less to compute in each step, and a text goes through them once. What they have
+        made of a text stays in memory, up to 256 MiB, until the pipeline is loaded anew.
     """
 
     mixed_precision: Optional[bool] = setting(None)
@@ -125,17 +125,21 @@ class PretrainedShim(TorchShim):
         super().set_module(module)
         self.frozen_states = FrozenStates()
 
+    @property
+    def n_layers(self) -> int:
+        """Layers of the pretrained encoder."""
+        return self.config["num_hidden_layers"]
+
     def frozen_layers(self, attrs: Mapping[str, Any]) -> int:
         """How many layers of the encoder do not learn, all of them where it is frozen.
 
         attrs: `frozen` and `frozen_layers`. Raises ValueError for more layers than there are.
         """
-        n_layers: int = self.config["num_hidden_layers"]
-        wanted: int = n_layers if attrs["frozen"] else attrs["frozen_layers"]
-        if wanted > n_layers:
+        wanted: int = self.n_layers if attrs["frozen"] else attrs["frozen_layers"]
+        if wanted > self.n_layers:
             raise ValueError(
                 f"{self.architecture}: frozen_layers is {wanted}, but '{self.name}' has "
-                f"{n_layers} layers. Set it to no more."
+                f"{self.n_layers} layers. Set it to no more."
             )
         return wanted
 

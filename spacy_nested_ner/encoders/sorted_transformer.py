@@ -12,11 +12,12 @@ from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
-from spacy_nested_ner.encoders.packed import lengths_of, read_packed
+from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
     join_words,
+    lengths_of,
     on_device,
     pool_flat,
     pool_windows,
@@ -90,7 +91,7 @@ def forward(
     """Encode whole docs."""
     shim, how = encoder_shim(model), model.attrs["word_pooling"]
     frozen = shim.frozen_layers(model.attrs)
-    learns = is_train and frozen < shim.config["num_hidden_layers"]
+    learns = is_train and frozen < shim.n_layers
     encoder = shim.module
     n_words = np.array([len(doc) for doc in docs], dtype=np.int64)
     segments = np.array([(i, 0, n) for i, n in enumerate(n_words.tolist()) if n], dtype=np.int64)

@@ -1,5 +1,6 @@
 """Lower layers of a pretrained encoder that do not learn, and what they have made of texts."""
 
+import copy
 from typing import Any, List
 
 import numpy as np
@@ -58,6 +59,13 @@ def test_what_does_not_fit_is_read_again(monkeypatch) -> None:
     kept = FrozenStates()
     states_of(kept, ["aaa", "bb", "c"])
     assert states_of(kept, ["aaa", "bb", "c"]) == ["bb"]
+
+
+def test_a_copy_reads_anew() -> None:
+    kept = FrozenStates()
+    states_of(kept, ["a", "bbb"])
+    assert states_of(copy.deepcopy(kept), ["a"]) == ["a"]
+    assert states_of(kept, ["a"]) == []
 
 
 def make_model(directory: str, **settings: Any) -> Any:
