@@ -126,6 +126,7 @@ setup(
             "spacy_nested_ner.warmup_linear.v1 = spacy_nested_ner.training.schedules:warmup_linear",
         ],
         "spacy_batchers": [
+            "spacy_nested_ner.batch_by_words.v1 = spacy_nested_ner.training.batches:batch_by_words",
             "spacy_nested_ner.until_time_is_up.v1 = "
             "spacy_nested_ner.training.budget:until_time_is_up",
         ],

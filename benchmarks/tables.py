@@ -330,15 +330,16 @@ def training_length(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
 
 
 def small_data(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
-    """One row for each number of sentences, the names of the trials: mean F1 on test of each
-    system."""
+    """One row for each number of sentences, the names of the trials: mean F1 on test of each system
+    over the draws of sentences that all systems of the row have learned from."""
     names = sorted({each["settings"]["system"] for of in trials.values() for each in of})
     rows: List[List[Any]] = []
     for name, results in trials.items():
-        systems = by_system(results)
-        draws = min(map(len, systems.values()))
+        seeds = [{each["settings"]["seed"] for each in of} for of in by_system(results).values()]
+        draws = set.intersection(*seeds)
+        systems = by_system(each for each in results if each["settings"]["seed"] in draws)
         f1 = {of: mean_of([each["f1_tuned"] for each in found]) for of, found in systems.items()}
-        rows.append([int(name.split("_")[0]), draws, *(f1.get(of, "-") for of in names)])
+        rows.append([int(name.split("_")[0]), len(draws), *(f1.get(of, "-") for of in names)])
     rows.sort(key=lambda row: row[0])
     return markdown(["sentences", "draws", *(f"`{name}`" for name in names)], rows)
 

@@ -18,6 +18,7 @@ from benchmarks import (
     init_trials,
     long_entities,
     mrc_zero_shot,
+    ner_crf,
     picking,
     run_time,
     small_data,
@@ -236,6 +237,29 @@ def test_small_data_is_drawn(tmp_path) -> None:
         small_data.app, ["run", str(tmp_path), str(tmp_path / "more"), "--docs", "1000"]
     )
     assert result.exit_code == 2 and "not 1000" in result.output
+
+
+def test_small_data_is_compared_on_the_same_draws() -> None:
+    scores = {"piqn_ner": (0.5, 0.52), "spancat": (0.3, 0.32, 0.7)}
+    results = [
+        {"settings": {"system": system, "seed": seed}, "f1_tuned": f1}
+        for system, found in scores.items()
+        for seed, f1 in enumerate(found)
+    ]
+    *_, row = tables.small_data({"50_docs": results}).splitlines()
+    assert row == "| 50 | 2 | 51.0 ± 12.7 | 31.0 ± 12.7 |"
+
+
+def test_ner_crf_of_edsnlp(tiny_bert, tmp_path) -> None:
+    pytest.importorskip("edsnlp", reason="an extra of no kind: it is measured, not used")
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    options = ("--transformer", tiny_bert, "--docs", 4, "--draw", 0, "--minutes", 0.02)
+    app = app_of(ner_crf.main)
+    table = invoke(app, tmp_path, tmp_path / "out", *options)
+    header, _, row = (line.split(" | ") for line in table.splitlines()[-3:])
+    assert header == ["| sentences", "draws", "`eds.ner_crf` |"] and row[:2] == ["| 4", "1"]
+    (result,) = results_in(tmp_path / "out" / "4_docs")
+    assert result["training"]["steps"] > 0 and 0 <= result["f1"] <= 1 and result["edsnlp"]
 
 
 def test_students_of_a_teacher(tmp_path) -> None:

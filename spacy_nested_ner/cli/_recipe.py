@@ -246,7 +246,7 @@ def batches_of_a_pass(config: Config) -> int:
     """Into how many batches the training data fall."""
     nlp = _pipeline(config)
     training, train, _ = _resolved(nlp)
-    return max(1, sum(1 for _ in training["batcher"](train(nlp))))
+    return max(1, sum(1 for _ in training["batcher"](list(train(nlp)))))
 
 
 def measure(config: Config, gpu_id: int = -1) -> Tuple[float, float, int]:

@@ -24,6 +24,7 @@ REGISTERED = [
     ("spacy_architectures", "spacy_nested_ner.QueryEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.SortedTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1"),
+    ("spacy_batchers", "spacy_nested_ner.batch_by_words.v1"),
     ("spacy_batchers", "spacy_nested_ner.until_time_is_up.v1"),
     ("spacy_callbacks", "spacy_nested_ner.fit_threshold.v1"),
     ("spacy_cli", "nested-ner"),

@@ -1,0 +1,37 @@
+"""Batches that fit the size of a corpus."""
+
+from typing import Any, Callable, Iterable, List, Sized
+
+from spacy.training.batchers import minibatch_by_words
+
+
+def batch_by_words(
+    size: int, smallest: int, batches_per_pass: int, tolerance: float = 0.2
+) -> Callable[[Iterable[Any]], Iterable[List[Any]]]:
+    """`spacy_nested_ner.batch_by_words.v1`: spaCy's `batch_by_words.v1`, with smaller batches where
+    a pass over the data has few words. A small corpus has more, shorter steps in the same time.
+
+    size: words of a batch. smallest: words of a batch where the corpus is small.
+    batches_per_pass: below so many of `size` words they become smaller, down to `smallest`.
+    tolerance: share of its words that a batch may have beyond.
+
+    Docs that are read as a stream (`max_epochs = -1`) have no known number of words: `size` holds.
+    Docs longer than a batch are batches of their own.
+
+    Raises ValueError unless 0 < smallest <= size and 0 < batches_per_pass.
+    """
+    if not 0 < smallest <= size or batches_per_pass <= 0:
+        raise ValueError(
+            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 wants 0 < smallest <= size "
+            f"and 0 < batches_per_pass, not smallest = {smallest}, size = {size}, "
+            f"batches_per_pass = {batches_per_pass}."
+        )
+
+    def batches(examples: Iterable[Any]) -> Iterable[List[Any]]:
+        words = size
+        if isinstance(examples, Sized):
+            words = sum(map(len, examples)) // batches_per_pass
+        words = min(size, max(smallest, words))
+        return minibatch_by_words(examples, words, tolerance)
+
+    return batches

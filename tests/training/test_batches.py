@@ -1,0 +1,42 @@
+"""Batches that fit the size of a corpus."""
+
+import pytest
+
+from spacy_nested_ner.training.batches import batch_by_words
+
+
+def sizes(docs, **settings) -> list:
+    """Words of each batch."""
+    return [sum(map(len, batch)) for batch in batch_by_words(**settings)(docs)]
+
+
+@pytest.mark.parametrize(
+    "n_docs, words",
+    [
+        (6, 30),  # of 60 words a tenth would be 6
+        (50, 50),  # a tenth of 500
+        (300, 200),  # a tenth of 3,000 is more than `size`
+    ],
+)
+def test_a_small_corpus_has_small_batches(n_docs, words) -> None:
+    docs = [range(10)] * n_docs
+    found = sizes(docs, size=200, smallest=30, batches_per_pass=10, tolerance=0.0)
+    assert sum(found) == 10 * n_docs and set(found) == {words}
+
+
+def test_a_stream_has_full_batches() -> None:
+    docs = iter([range(10)] * 6)
+    settings = {"size": 30, "smallest": 10, "batches_per_pass": 100, "tolerance": 0.0}
+    assert sizes(docs, **settings) == [30, 30]
+
+
+def test_long_docs_are_batches_of_their_own() -> None:
+    docs = [range(10), range(100), range(10)]
+    found = sizes(docs, size=20, smallest=20, batches_per_pass=1)
+    assert sorted(found) == [20, 100]
+
+
+@pytest.mark.parametrize("wrong", [{"smallest": 0}, {"smallest": 700}, {"batches_per_pass": 0}])
+def test_wrong_sizes(wrong) -> None:
+    with pytest.raises(ValueError, match="0 < smallest <= size"):
+        batch_by_words(**{"size": 600, "smallest": 150, "batches_per_pass": 100, **wrong})
