@@ -112,7 +112,8 @@ def source_config(settings: Dict[str, Any]) -> Config:
     source = util.load_config(CONFIGS / f"{settings['config']}.cfg")
     source["corpora"]["train"]["limit"] = settings["train_limit"]
     if settings.get("batch_size"):
-        source["training"]["batcher"]["size"] = settings["batch_size"]
+        batcher, size = source["training"]["batcher"], settings["batch_size"]
+        batcher.update({key: size for key in ("size", "smallest") if key in batcher})
     if settings["transformer"] is not None:
         how = {"mixed_precision": settings["mixed_precision"]}
         use_transformer(source, settings["transformer"], **how)
