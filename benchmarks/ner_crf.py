@@ -9,6 +9,7 @@ as in edsnlp's tutorial; `python -m benchmarks.small_data report` shows it besid
 
 import itertools
 import random
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List
@@ -49,7 +50,7 @@ def main(
     settings.update(transformer_rate=transformer_rate, rate=rate, on=on, system=SYSTEM)
     tasks = []
     for number, n in itertools.product(draw, docs):
-        data = drawn(corpus, output / "data" / f"{corpus.name}_{n}_docs_{number}", n, number)
+        data = drawn(corpus, output, n, number)
         target = output / f"{n}_docs" / f"{SYSTEM}_seed{number}.json"
         tasks.append(Task({**settings, "corpus": str(data), "seed": number}, target))
     train_each(tasks, one, typer.echo, command=command())
@@ -111,15 +112,14 @@ def train(nlp: Any, docs: List[Doc], settings: Dict[str, Any]) -> None:
 
 def batches(docs: List[Doc], size: int, minutes: float) -> Iterator[List[Doc]]:
     """Those of one pass after the other, in random order."""
-    docs = random.sample(docs, len(docs))
-    yield from until_time_is_up(lambda each: minibatch(each, size), minutes, True)(docs)
+    limited = until_time_is_up(partial(minibatch, size=size), minutes, cpu_clock=True)
+    return limited(random.sample(docs, len(docs)))  # which shuffles after the first pass
 
 
 def score(nlp: Any, gold: List[Doc]) -> float:
     """Strict micro F1."""
     found = nlp.pipe([bare(nlp, doc) for doc in gold])
-    pairs = [(entities_of(doc, KEY), entities_of(other, KEY)) for doc, other in zip(found, gold)]
-    return micro_f1(*map(list, zip(*pairs)))
+    return micro_f1(*([entities_of(doc, KEY) for doc in docs] for docs in (found, gold)))
 
 
 if __name__ == "__main__":

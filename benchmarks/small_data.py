@@ -49,14 +49,15 @@ def run(
     compare.check_frozen(bool(frozen_layers), adversarial)
     own = {name: value for name, value in locals().items() if name not in ("docs", "draw")}
     for number, n in itertools.product(draw, docs):
-        data = drawn(corpus, output / "data" / f"{corpus.name}_{n}_docs_{number}", n, number)
+        data = drawn(corpus, output, n, number)
         settings = {**compare.BY_STEPS, **own, "corpus": data, "output": output / f"{n}_docs"}
         compare.train_all({**settings, "seed": [number], "steps": 0, "cpu_clock": True})
     report(output)
 
 
-def drawn(corpus: Path, folder: Path, n: int, seed: int) -> Path:
-    """Write a corpus with so many random docs of train."""
+def drawn(corpus: Path, output: Path, n: int, seed: int) -> Path:
+    """Write a corpus with so many random docs of train below the output. Returns its folder."""
+    folder = output / "data" / f"{corpus.name}_{n}_docs_{seed}"
     if not folder.exists():
         docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
         if n > len(docs):

@@ -251,7 +251,7 @@ def test_small_data_is_compared_on_the_same_draws() -> None:
 
 
 def test_ner_crf_of_edsnlp(tiny_bert, tmp_path) -> None:
-    pytest.importorskip("edsnlp", reason="an extra of no kind: it is measured, not used")
+    pytest.importorskip("edsnlp", reason="is measured, not used: no extra installs it")
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
     options = ("--transformer", tiny_bert, "--docs", 4, "--draw", 0, "--minutes", 0.02)
     app = app_of(ner_crf.main)
@@ -346,6 +346,14 @@ def test_variants_are_of_settings_that_there_are(system) -> None:
 def test_variants_of_one_training_are_scored_together() -> None:
     variants = {"a": {}, "b": {"run_time": {"steps": 1}}, "c": {"depth": 1}, "d": {}}
     assert ablation.trained_alike(variants, list("abcd")) == [["a", "b"], ["c"], ["d"]]
+
+
+@pytest.mark.parametrize("name", ["piqn_cnn", "piqn_transformer"])
+def test_an_ablation_has_batches_of_the_size_that_is_asked_for(name) -> None:
+    settings = {"config": name, "train_limit": 0, "batch_size": 7, "transformer": None}
+    batcher = ablation.source_config(settings)["training"]["batcher"]
+    # No rule for small corpora, which would make smaller ones.
+    assert batcher["size"] == 7 == batcher.get("smallest", 7)
 
 
 def test_an_ablation_goes_on_where_it_stopped(tmp_path) -> None:
