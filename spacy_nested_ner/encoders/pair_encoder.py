@@ -122,7 +122,8 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     if shim.reads_apart:
         return read_apart(model, shim, X, is_train), lambda: []
     learns = is_train and not model.attrs["frozen"]
-    _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
+    if not shim.int8:
+        _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
     segment, question = X.pairs.T

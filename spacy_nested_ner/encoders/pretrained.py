@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from spacy_nested_ner.encoders.frozen_states import FrozenStates
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
-from spacy_nested_ner.layers.int8 import to_int8
+from spacy_nested_ner.layers.int8 import Int8Encoder
 from spacy_nested_ner.layers.packed_encoder import with_piece_embedding
 from spacy_nested_ner.settings import Settings, setting
 
@@ -150,8 +150,7 @@ class PretrainedShim(TorchShim):
 
     def with_int8(self, module: nn.Module) -> nn.Module:
         """The wrapped encoder with int8 layers in place of its own."""
-        to_int8(module, attention=True)
-        return module
+        return Int8Encoder(module)
 
     def to_int8(self) -> None:
         """Round the weights to int8. They cannot be trained any further."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import itertools
 import platform
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import join_heads, split_heads
+from spacy_nested_ner.layers.attention import attend, split_parts
 
 LARGEST = 127
 
@@ -98,9 +97,44 @@ class Int8Embedding(nn.Module):
         return self.weight[ids] * self.scale[ids]
 
 
+class Int8Encoder(nn.Module):
+    """A Hugging Face encoder of the BERT and RoBERTa family with int8 layers, to predict with.
+
+    Its layers read the real pieces of all texts one after the other, without padding and without
+    what Hugging Face does besides for each layer, which takes as long as the products of one text.
+
+    encoder: with `embeddings` and `encoder.layer`; its weights are kept under their names.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        to_int8(encoder, attention=True)
+        self.embeddings, self.encoder = encoder.embeddings, encoder.encoder
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Optional[Tensor] = None
+    ) -> Int8Output:
+        """`(batch, pieces)` long ids, mask of the real pieces, which come first in each row, and
+        types, 0 without them. Returns `(batch, pieces, h)` states, zeros at padding."""
+        states = self.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+        real = attention_mask.bool()
+        packed, runs = states[real], _runs(real)
+        for layer in self.encoder.layer:
+            attended = layer.attention.self.of_texts(packed, runs)
+            attended = layer.attention.output(attended, packed)
+            packed = layer.output(layer.intermediate(attended), attended)
+        return Int8Output(_unpacked(packed, real))
+
+
+class Int8Output(NamedTuple):
+    """Named as Hugging Face names it."""
+
+    last_hidden_state: Tensor
+
+
 class Int8SelfAttention(nn.Module):
     """The self-attention of a Hugging Face layer: query, key and value in one product, then each
-    row of the batch by itself and without its padding.
+    text by itself and without its padding.
 
     attention: with `query`, `key`, `value` and `num_attention_heads`.
     """
@@ -114,30 +148,36 @@ class Int8SelfAttention(nn.Module):
         """`(batch, pieces, h)` states. mask: `(batch, 1, any, pieces)`, 0 for the real pieces of a
         row, which come first; None if all are. Returns a tuple with the same shape, zeros at
         padding."""
+        shape = states.shape[:2]
+        real = states.new_ones(shape, dtype=torch.bool) if mask is None else mask[:, 0, 0] == 0
+        return (_unpacked(self.of_texts(states[real], _runs(real)), real),)
+
+    def of_texts(self, states: Tensor, runs: List[Tuple[int, int]]) -> Tensor:
+        """`(pieces, h)` of texts that lie one after the other to the same shape. runs: how many
+        texts of how many pieces follow each other; those of one length are read together."""
         joint = self.joint(states)
-        if mask is None:
-            return (self._attend(joint),)
-        attended, end = torch.zeros_like(states), 0
-        lengths = _lengths(mask[:, 0, 0] == 0)
-        # Rows of one length, which are neighbours in batches that are sorted, are read together.
-        for n, rows in itertools.groupby(lengths):
-            begin, end = end, end + len(list(rows))
-            attended[begin:end, :n] = self._attend(joint[begin:end, :n])
-        return (attended,)
-
-    def _attend(self, joint: Tensor) -> Tensor:
-        """`(batch, pieces, 3 h)` to `(batch, pieces, h)`."""
-        query, key, value = (split_heads(part, self.heads) for part in joint.chunk(3, dim=-1))
-        return join_heads(F.scaled_dot_product_attention(query, key, value))
+        found = []
+        for part, (n_texts, length) in zip(joint.split([a * b for a, b in runs]), runs):
+            query, key, value = split_parts(part.view(n_texts, length, -1), 3, self.heads)
+            found.append(attend(query, key, value, None).flatten(0, 1))
+        return torch.cat(found)
 
 
-def _lengths(real: Tensor) -> List[int]:
-    """How many pieces each row has. real: `(batch, pieces)` bool.
+def _runs(real: Tensor) -> List[Tuple[int, int]]:
+    """How many rows of how many pieces follow each other. real: `(batch, pieces)` bool.
 
-    Raises ValueError for padding between them."""
+    Raises ValueError for padding between pieces."""
     if (real[:, 1:] & ~real[:, :-1]).any():
-        raise ValueError("Int8SelfAttention takes padding at the end of a row only.")
-    return real.sum(1).tolist()
+        raise ValueError("int8 attention takes padding at the end of a row only.")
+    lengths = itertools.groupby(real.sum(1).tolist())
+    return [(len(list(rows)), length) for length, rows in lengths]
+
+
+def _unpacked(states: Tensor, real: Tensor) -> Tensor:
+    """`(pieces, h)` states of the real pieces in rows, `(batch, pieces, h)`, zeros elsewhere."""
+    found = states.new_zeros((*real.shape, states.shape[1]))
+    found[real] = states
+    return found
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:
