@@ -233,6 +233,9 @@ def test_time_of_a_system_by_that_of_spancat(tmp_path) -> None:
     assert spancat["batch_8_by_spancat"] == spancat["training_by_spancat"] == 1
     assert piqn["batch_8_by_spancat"] == pytest.approx(piqn["batch_8"] / spancat["batch_8"])
     assert piqn["ratio_8"] > 1
+    assert spancat["batch_8_by_encoder"] == pytest.approx(spancat["ratio_8"])
+    by_spancat = piqn["batch_8_by_encoder"] / piqn["batch_8_by_spancat"]
+    assert by_spancat == pytest.approx(spancat["ratio_8"])
 
 
 def test_trained_pipelines_beside_their_encoders(tmp_path, monkeypatch) -> None:
