@@ -29,7 +29,8 @@ from benchmarks.systems import read
 from spacy_nested_ner.cli.pipelines import read_examples
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
-from spacy_nested_ner.layers.int8 import Int8Encoder, to_int8
+from spacy_nested_ner.layers.int8 import to_int8
+from spacy_nested_ner.layers.packed_encoder import read_rows
 from spacy_nested_ner.pipeline.compress import compress
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -131,19 +132,21 @@ def _encoders(name: str) -> Dict[str, Encoder]:
     model.pooler = None
     linear = {torch.nn.Linear}
     dynamic = torch.ao.quantization.quantize_dynamic(model, linear, dtype=torch.qint8)
-    products = copy.deepcopy(model)
+    products, whole = copy.deepcopy(model), copy.deepcopy(model)
     to_int8(products, attention=False)
+    to_int8(whole, attention=True)
     modules = {
         "float32": model,
         "torch dynamic int8": dynamic,
         "rounded by row": products,
-        "rounded by row, no padding": Int8Encoder(copy.deepcopy(model)),
     }
 
     def runs(module: Any) -> Encoder:
         return lambda ids, mask: module(ids, attention_mask=mask).last_hidden_state
 
     found = {way: runs(module) for way, module in modules.items()}
+    found["float32, no padding"] = partial(read_rows, model)
+    found["rounded by row, no padding"] = partial(read_rows, whole)
     if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
         found["ONNX Runtime int8"] = _onnx(model)
     return found

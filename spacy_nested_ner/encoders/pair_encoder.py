@@ -122,8 +122,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     if shim.reads_apart:
         return read_apart(model, shim, X, is_train), lambda: []
     learns = is_train and not model.attrs["frozen"]
-    if not shim.int8:
-        _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
+    _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
     segment, question = X.pairs.T
@@ -199,8 +198,7 @@ def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
         inputs.extend((pair.question, pieces[begin:end]) for begin, end in bounds)
     device = next(shim.module.parameters()).device
     ids, types, mask = (torch.from_numpy(array).to(device) for array in shim.pad(inputs))
-    output = shim.module(ids, attention_mask=mask.long(), token_type_ids=types)
-    states = output.last_hidden_state.float()
+    states = shim.read(ids, mask, types).float()
     places, words, has_piece = (
         torch.from_numpy(array).to(device)
         for array in _places_of_words(shim, pairs, first_input, states.shape[1])

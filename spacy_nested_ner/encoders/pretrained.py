@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from spacy_nested_ner.encoders.frozen_states import FrozenStates
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
-from spacy_nested_ner.layers.int8 import Int8Encoder
-from spacy_nested_ner.layers.packed_encoder import with_piece_embedding
+from spacy_nested_ner.layers.int8 import to_int8
+from spacy_nested_ner.layers.packed_encoder import read_rows, with_piece_embedding
 from spacy_nested_ner.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -150,12 +150,22 @@ class PretrainedShim(TorchShim):
 
     def with_int8(self, module: nn.Module) -> nn.Module:
         """The wrapped encoder with int8 layers in place of its own."""
-        return Int8Encoder(module)
+        to_int8(module, attention=True)
+        return module
 
     def to_int8(self) -> None:
         """Round the weights to int8. They cannot be trained any further."""
         self._model = self.with_int8(self.module)
         self.int8 = True
+
+    def read(self, ids: Tensor, mask: Tensor, types: Optional[Tensor] = None) -> Tensor:
+        """States of the last layer, `(batch, pieces, h)`. ids, types: `(batch, pieces)` long; mask:
+        bool, False for padding, which comes last in a row."""
+        if not (ids.is_cuda or torch.is_grad_enabled()):
+            return read_rows(self.module, ids, mask, types)
+        output = self.module(ids, attention_mask=mask, token_type_ids=types)
+        states: Tensor = output.last_hidden_state
+        return states
 
     def load(self) -> None:
         """Read configuration, tokenizer and weights from the directory or the hub."""

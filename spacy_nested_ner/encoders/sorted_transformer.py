@@ -155,8 +155,7 @@ def _encode(
         chosen = [windows[i] for i in batch]
         padded = shim.pad_windows(chosen)[:2]
         ids, mask = (each.to(device, non_blocking=True) for each in padded)
-        states = shim.module(ids, attention_mask=mask).last_hidden_state
-        pooled.append(pool_windows(states.float(), chosen, how))
+        pooled.append(pool_windows(shim.read(ids, mask).float(), chosen, how))
     n_vectors = np.array([len(window.counts) for window in windows])
     order = vector_order(np.concatenate(batches), n_vectors)
     return torch.cat(pooled)[on_device(order, device)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import platform
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from spacy_nested_ner.layers.attention import attend, split_parts
 
 LARGEST = 127
+
+# How many texts of how many pieces follow each other; texts of one length are read together.
+Runs = List[Tuple[int, int]]
 
 
 def to_int8(module: nn.Module, attention: bool) -> None:
@@ -97,41 +100,6 @@ class Int8Embedding(nn.Module):
         return self.weight[ids] * self.scale[ids]
 
 
-class Int8Encoder(nn.Module):
-    """A Hugging Face encoder of the BERT and RoBERTa family with int8 layers, to predict with.
-
-    Its layers read the real pieces of all texts one after the other, without padding and without
-    what Hugging Face does besides for each layer, which takes as long as the products of one text.
-
-    encoder: with `embeddings` and `encoder.layer`; its weights are kept under their names.
-    """
-
-    def __init__(self, encoder: Any) -> None:
-        super().__init__()
-        to_int8(encoder, attention=True)
-        self.embeddings, self.encoder = encoder.embeddings, encoder.encoder
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Optional[Tensor] = None
-    ) -> Int8Output:
-        """`(batch, pieces)` long ids, mask of the real pieces, which come first in each row, and
-        types, 0 without them. Returns `(batch, pieces, h)` states, zeros at padding."""
-        states = self.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
-        real = attention_mask.bool()
-        packed, runs = states[real], _runs(real)
-        for layer in self.encoder.layer:
-            attended = layer.attention.self.of_texts(packed, runs)
-            attended = layer.attention.output(attended, packed)
-            packed = layer.output(layer.intermediate(attended), attended)
-        return Int8Output(_unpacked(packed, real))
-
-
-class Int8Output(NamedTuple):
-    """Named as Hugging Face names it."""
-
-    last_hidden_state: Tensor
-
-
 class Int8SelfAttention(nn.Module):
     """The self-attention of a Hugging Face layer: query, key and value in one product, then each
     text by itself and without its padding.
@@ -150,11 +118,12 @@ class Int8SelfAttention(nn.Module):
         padding."""
         shape = states.shape[:2]
         real = states.new_ones(shape, dtype=torch.bool) if mask is None else mask[:, 0, 0] == 0
-        return (_unpacked(self.of_texts(states[real], _runs(real)), real),)
+        attended = torch.zeros_like(states)
+        attended[real] = self.of_texts(states[real], runs_of(real))
+        return (attended,)
 
-    def of_texts(self, states: Tensor, runs: List[Tuple[int, int]]) -> Tensor:
-        """`(pieces, h)` of texts that lie one after the other to the same shape. runs: how many
-        texts of how many pieces follow each other; those of one length are read together."""
+    def of_texts(self, states: Tensor, runs: Runs) -> Tensor:
+        """`(pieces, h)` states of texts that lie one after the other to the same shape."""
         joint = self.joint(states)
         found = []
         for part, (n_texts, length) in zip(joint.split([a * b for a, b in runs]), runs):
@@ -163,7 +132,7 @@ class Int8SelfAttention(nn.Module):
         return torch.cat(found)
 
 
-def _runs(real: Tensor) -> List[Tuple[int, int]]:
+def runs_of(real: Tensor) -> Runs:
     """How many rows of how many pieces follow each other. real: `(batch, pieces)` bool.
 
     Raises ValueError for padding between pieces."""
@@ -171,13 +140,6 @@ def _runs(real: Tensor) -> List[Tuple[int, int]]:
         raise ValueError("int8 attention takes padding at the end of a row only.")
     lengths = itertools.groupby(real.sum(1).tolist())
     return [(len(list(rows)), length) for length, rows in lengths]
-
-
-def _unpacked(states: Tensor, real: Tensor) -> Tensor:
-    """`(pieces, h)` states of the real pieces in rows, `(batch, pieces, h)`, zeros elsewhere."""
-    found = states.new_zeros((*real.shape, states.shape[1]))
-    found[real] = states
-    return found
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:

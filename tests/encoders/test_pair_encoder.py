@@ -131,7 +131,9 @@ def test_a_question_that_leaves_no_room_is_an_error(bert) -> None:
 def test_nothing_is_encoded_before_it_is_read(bert) -> None:
     model, X = make_model(bert), make_input()
     seen: List[int] = []
-    pair_shim(model).module.register_forward_pre_hook(lambda m, args: seen.append(len(args[0])))
+    pair_shim(model).module.embeddings.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
     reading = model.predict(X)
     assert not seen
     reading.read(np.array([0, 3]))

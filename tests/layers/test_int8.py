@@ -9,7 +9,6 @@ from torch import nn
 from spacy_nested_ner.layers import int8
 from spacy_nested_ner.layers.int8 import (
     Int8Embedding,
-    Int8Encoder,
     Int8Linear,
     Int8SelfAttention,
     to_int8,
@@ -103,34 +102,6 @@ def test_a_layer_is_about_what_it_was_and_ignores_padding_to_the_last_bit():
         assert 0 < error < 0.05
         assert torch.equal(rounded(states[i : i + 1, :n])[0][0], own)
         assert torch.equal(rounded(states[i:], mask[i:])[0][0, :n], own)
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-@torch.no_grad()
-def test_an_encoder_gives_what_its_layers_give_whatever_it_is_batched_with(kind):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.AutoConfig.for_model(
-        kind,
-        vocab_size=50,
-        hidden_size=WIDTH,
-        num_attention_heads=HEADS,
-        intermediate_size=64,
-        num_hidden_layers=2,
-    )
-    model = transformers.AutoModel.from_config(config, add_pooling_layer=False).eval()
-    ids = torch.randint(3, 50, (len(LENGTHS), max(LENGTHS)))
-    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-    ids[~real] = config.pad_token_id
-    encoder = Int8Encoder(copy.deepcopy(model))
-    found = encoder(ids, attention_mask=real).last_hidden_state
-    to_int8(model, attention=True)
-    expected = model(ids, attention_mask=real.long()).last_hidden_state
-    assert set(encoder.state_dict()) == set(model.state_dict())
-    assert not found[~real].any()
-    for i, n in enumerate(LENGTHS):
-        assert torch.equal(found[i, :n], expected[i, :n])
-        alone = encoder(ids[i : i + 1, :n], attention_mask=real[i : i + 1, :n])
-        assert torch.equal(alone.last_hidden_state[0], found[i, :n])
 
 
 def test_nothing_learns():

@@ -1,10 +1,42 @@
-"""Embeddings whose gradient is made once for a step. (What reads packed texts is compared with
-Hugging Face's own encoder in tests/encoders/test_sorted_transformer.py.)"""
+"""Rows that are read without their padding, and embeddings whose gradient is made once for a step.
+(What reads packed texts in training is compared with Hugging Face's own encoder in
+tests/encoders/test_sorted_transformer.py.)"""
 
+import pytest
 import torch
 from torch import nn
 
-from spacy_nested_ner.layers.packed_encoder import PieceEmbedding
+from spacy_nested_ner.layers.int8 import to_int8
+from spacy_nested_ner.layers.packed_encoder import PieceEmbedding, read_rows
+
+
+@pytest.mark.parametrize("lengths", [[9, 4, 1, 7], [5, 5], [6]])
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@torch.no_grad()
+def test_rows_are_read_as_by_the_encoder_itself(kind, int8, lengths) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.AutoConfig.for_model(
+        kind, vocab_size=50, num_hidden_layers=2, type_vocab_size=2, **sizes
+    )
+    encoder = transformers.AutoModel.from_config(config, add_pooling_layer=False).eval()
+    if int8:
+        to_int8(encoder, attention=True)
+    ids = torch.randint(3, 50, (len(lengths), max(lengths)))
+    real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    ids[~real] = config.pad_token_id
+    types = (torch.arange(max(lengths)) % 2).expand_as(ids)
+    found = read_rows(encoder, ids, real, types)
+    output = encoder(ids, attention_mask=real.long(), token_type_ids=types)
+    torch.testing.assert_close(found[real], output.last_hidden_state[real])
+    assert not found[~real].any()
+    without = read_rows(encoder, ids, real)
+    assert not torch.equal(without, found)
+    for i, n in enumerate(lengths):
+        alone = read_rows(encoder, ids[i : i + 1, :n], real[i : i + 1, :n])[0]
+        torch.testing.assert_close(alone, without[i, :n], rtol=0, atol=0 if int8 else 1e-5)
 
 
 def test_gradients_are_those_of_torch_and_add_up() -> None:
