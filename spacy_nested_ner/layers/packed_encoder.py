@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.layers.attention import attend, join_heads, split_heads, split_parts
 from spacy_nested_ner.layers.checkpointing import Again, run_again
-from spacy_nested_ner.layers.int8 import is_int8, runs_of
+from spacy_nested_ner.layers.int8 import Int8SelfAttention, runs_of
 
 # Of an attention weight that padding would get.
 NEVER = -1e4
@@ -114,10 +114,12 @@ def read_rows(encoder: Any, ids: Tensor, real: Tensor, types: Optional[Tensor] =
     """
     states: Tensor = encoder.embeddings(input_ids=ids, token_type_ids=types)
     places = real.flatten().nonzero().squeeze(1)
-    states, runs = states.flatten(0, 1)[places], runs_of(real) if is_int8(encoder) else []
-    for layer in encoder.encoder.layer:
+    states, layers = states.flatten(0, 1)[places], encoder.encoder.layer
+    int8 = isinstance(layers[0].attention.self, Int8SelfAttention)
+    runs = runs_of(real) if int8 else []
+    for layer in layers:
         own = layer.attention.self
-        if runs:
+        if int8:
             attended = own.of_texts(states, runs)
         else:
             attended = _attend_in_padding(own, states, real, places)
