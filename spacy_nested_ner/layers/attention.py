@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -42,6 +42,16 @@ def attend(
     keys = None if mask is None else mask[:, None, None, :]
     attended = F.scaled_dot_product_attention(query, key, value, keys, dropout, scale=scale)
     return join_heads(attended)
+
+
+def behind_attention(layer: Any, attended: Tensor, states: Tensor) -> Tensor:
+    """The rest of a Hugging Face layer of the BERT and RoBERTa family, `(..., h)`.
+
+    attended: what its attention gives for the states, both `(..., h)`.
+    """
+    states = layer.attention.output(attended, states)
+    result: Tensor = layer.output(layer.intermediate(states), states)
+    return result
 
 
 def make_feedforward(width: int, factor: int) -> nn.Sequential:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import join_heads, split_heads
+from spacy_nested_ner.layers.attention import behind_attention, join_heads, split_heads
 from spacy_nested_ner.layers.masks import of_padding
 
 INITIAL_DEVIATION = 0.02
@@ -186,5 +186,4 @@ class OneWayEncoder(nn.Module):
             query_interaction=self.query_interaction,
             attended_mask=attended,
         )
-        states = layer.attention.output(join_heads(attended), states)
-        return layer.output(layer.intermediate(states), states)
+        return behind_attention(layer, join_heads(attended), states)

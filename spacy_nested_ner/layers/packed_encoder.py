@@ -8,7 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.attention import attend, join_heads, split_heads, split_parts
+from spacy_nested_ner.layers.attention import (
+    attend,
+    behind_attention,
+    join_heads,
+    split_heads,
+    split_parts,
+)
 from spacy_nested_ner.layers.checkpointing import Again, run_again
 from spacy_nested_ner.layers.int8 import Int8SelfAttention, runs_of
 
@@ -64,9 +70,7 @@ class PackedEncoder:
 
 def _read(layer: Any, states: Tensor, packing: Packing) -> Tensor:
     attended = _attend(layer.attention.self, states, packing)
-    states = layer.attention.output(attended, states)
-    result: Tensor = layer.output(layer.intermediate(states), states)
-    return result
+    return behind_attention(layer, attended, states)
 
 
 def _attend(own: Any, states: Tensor, packing: Packing) -> Tensor:
@@ -123,8 +127,7 @@ def read_rows(encoder: Any, ids: Tensor, real: Tensor, types: Optional[Tensor] =
             attended = own.of_texts(states, runs)
         else:
             attended = _attend_in_padding(own, states, real, places)
-        states = layer.attention.output(attended, states)
-        states = layer.output(layer.intermediate(states), states)
+        states = behind_attention(layer, attended, states)
     return _padded(states, real, places)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from spacy_nested_ner.layers.attention import attend, split_heads
+from spacy_nested_ner.layers.attention import attend, behind_attention, split_heads
 from spacy_nested_ner.layers.checkpointing import Again, run_again
 
 
@@ -106,9 +106,7 @@ class SplitEncoder:
         config = self.encoder.config
         dropout = config.attention_probs_dropout_prob if self.encoder.training else 0.0
         attended = attend(query, key, value, mask, dropout=dropout)
-        states = layer.attention.output(attended, states)
-        result: Tensor = layer.output(layer.intermediate(states), states)
-        return result
+        return behind_attention(layer, attended, states)
 
 
 def project(layer: Any, states: Tensor) -> Projected:

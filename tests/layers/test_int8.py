@@ -7,12 +7,7 @@ import torch
 from torch import nn
 
 from spacy_nested_ner.layers import int8
-from spacy_nested_ner.layers.int8 import (
-    Int8Embedding,
-    Int8Linear,
-    Int8SelfAttention,
-    to_int8,
-)
+from spacy_nested_ner.layers.int8 import Int8Embedding, Int8Linear, Int8SelfAttention, to_int8
 
 WIDTH, HEADS = 32, 2
 LENGTHS = [9, 4, 1, 7]
