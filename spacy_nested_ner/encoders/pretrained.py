@@ -109,7 +109,7 @@ class PretrainedShim(TorchShim):
         self.settings: Dict[str, Any] = settings or {}
         # Of the pretrained model, JSON-serialisable.
         self.config: Dict[str, Any] = {}
-        # Ids of the special pieces: "cls", "sep", "pad".
+        # Ids of the special pieces: "cls", "sep", "pad" and, where there is one, "mask".
         self.special: Dict[str, int] = {}
         self.max_pieces = 0
         self._tokenizer: Optional[Tokenizer] = None
@@ -238,6 +238,20 @@ class PretrainedShim(TorchShim):
             wanted[i, first : first + window.counts.sum()] = True
         return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(wanted)
 
+    def with_masks(self, ids: Tensor, share: float) -> Tensor:
+        """The pieces, `(pieces,)` long, some of them masked at random, [CLS] and [SEP] never.
+
+        Raises ValueError for an encoder without a mask piece.
+        """
+        if "mask" not in self.special:
+            raise ValueError(
+                f"{self.architecture}: the tokenizer of '{self.name}' has no mask token, or the "
+                "pipeline is of a version that did not keep it. Set masked_pieces to 0."
+            )
+        text = (ids != self.special["cls"]) & (ids != self.special["sep"])
+        drawn = torch.rand(ids.shape, device=ids.device) < share
+        return ids.masked_fill(text & drawn, self.special["mask"])
+
     def to_bytes(self) -> bytes:
         """Settings, configuration and tokenizer as JSON, weights as safetensors."""
         assert self._model is None or self._tokenizer is not None
@@ -349,6 +363,8 @@ def _special_pieces(architecture: str, name: str, tokenizer: Any) -> Dict[str, i
             f"{architecture}: the tokenizer of '{name}' has no special token for "
             f"{', '.join(missing)}."
         )
+    if tokenizer.mask_token_id is not None:
+        special["mask"] = tokenizer.mask_token_id
     return special
 
 

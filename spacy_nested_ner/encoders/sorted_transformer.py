@@ -37,6 +37,9 @@ class SortedTransformerSettings(FineTuning):
     """Of `SortedTransformer.v1`.
 
     word_pooling: how the pieces of a word make its vector.
+    masked_pieces: the share of the pieces, drawn anew in each training step, that the encoder reads
+        as its mask token: a word is then known by those around it, too. Not with frozen layers. It
+        can be set in `attrs` of a trained model.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A
         longer doc is read in windows that overlap by half; a word's vector comes from the window in
         which it is most central. Nothing is cut off.
@@ -45,6 +48,7 @@ class SortedTransformerSettings(FineTuning):
     """
 
     word_pooling: str = setting("mean", choices=("max", "mean", "first"))
+    masked_pieces: float = setting(0.0, least=0, most=1)
     max_pieces: Optional[int] = setting(None, least=3)
     batch_pieces: Optional[int] = setting(None, least=1)
 
@@ -103,7 +107,7 @@ def forward(
     )
     with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
         if learns:
-            words = _encode_to_learn(shim, windows, how, frozen)
+            words = _encode_to_learn(shim, windows, how, frozen, model.attrs["masked_pieces"])
         elif is_train:
             words = _encode_once(shim, windows, how, model.attrs["batch_pieces"])
         else:
@@ -122,9 +126,12 @@ def forward(
     return [vectors[end - n : end] for end, n in zip(ends, n_words)], backprop  # type: ignore[misc]
 
 
-def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str, frozen: int) -> Tensor:
-    """The same as `_encode` gives, all at once. frozen: layers that do not learn."""
-    states = read_packed(shim, shim.module.encoder.layer, windows, frozen=frozen)
+def _encode_to_learn(
+    shim: PretrainedShim, windows: List[Window], how: str, frozen: int, masked: float
+) -> Tensor:
+    """The same as `_encode` gives, all at once. frozen, masked: see `read_packed`."""
+    layers = shim.module.encoder.layer
+    states = read_packed(shim, layers, windows, frozen=frozen, masked=masked)
     lengths = lengths_of(windows)
     return pool_flat(states.float(), np.cumsum(lengths) - lengths, windows, how)
 
