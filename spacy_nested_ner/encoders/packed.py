@@ -35,9 +35,10 @@ def read_packed(
     embeddings, device = shim.module.embeddings, shim.piece_embeddings.device
     if not frozen:
         shim.frozen_states.forget()
-        ids, *how = pack(shim, windows, of_type)
-        ids = shim.with_masks(ids, masked) if masked else ids
-        return PackedEncoder(embeddings, layers, again).read(ids, *how)
+        ids, types, positions, rows = pack(shim, windows, of_type)
+        if masked:
+            ids = shim.with_masks(ids, masked)
+        return PackedEncoder(embeddings, layers, again).read(ids, types, positions, rows)
     lower = PackedEncoder(embeddings, layers[:frozen])
     for part in (embeddings, *lower.layers):
         part.eval()  # the others learn, with dropout

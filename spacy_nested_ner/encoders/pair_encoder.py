@@ -49,8 +49,9 @@ class PairEncoderSettings(FineTuning):
     gradient_checkpointing: bool = setting(False)
 
     def conflict(self) -> Optional[str]:
-        if self.frozen_layers and self.joint_layers is None:
-            return "frozen_layers needs a number of joint_layers: with null all layers read both"
+        for name in ("frozen_layers", "masked_pieces"):
+            if getattr(self, name) and self.joint_layers is None:
+                return f"{name} needs a number of joint_layers: with null all layers read both"
         return None
 
 

@@ -66,7 +66,7 @@ class Weights(Settings):
 
 @dataclass(frozen=True)
 class FineTuning(Weights):
-    """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
+    """How a pretrained encoder learns. All can be set in `attrs` of a trained model.
 
     mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
         (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. null: on where a recent
@@ -76,11 +76,15 @@ class FineTuning(Weights):
     frozen_layers: so many of the lower layers, and the embeddings below them, do not learn and have
         no dropout: less to compute in each step, and a text goes through them once. What they have
         made of a text stays in memory, up to 256 MiB, until the pipeline is loaded anew.
+    masked_pieces: the share of the pieces of a text, drawn anew in each training step, that the
+        encoder reads as its mask token: so a word is known by those around it, too. Not with frozen
+        layers.
     """
 
     mixed_precision: Optional[bool] = setting(None)
     frozen: bool = setting(False)
     frozen_layers: int = setting(0, least=0, source="benchmarks/results/frozen_layers")
+    masked_pieces: float = setting(0.0, least=0, most=1)
 
 
 class PretrainedShim(TorchShim):

@@ -37,9 +37,6 @@ class SortedTransformerSettings(FineTuning):
     """Of `SortedTransformer.v1`.
 
     word_pooling: how the pieces of a word make its vector.
-    masked_pieces: the share of the pieces, drawn anew in each training step, that the encoder reads
-        as its mask token: a word is then known by those around it, too. Not with frozen layers. It
-        can be set in `attrs` of a trained model.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A
         longer doc is read in windows that overlap by half; a word's vector comes from the window in
         which it is most central. Nothing is cut off.
@@ -48,7 +45,6 @@ class SortedTransformerSettings(FineTuning):
     """
 
     word_pooling: str = setting("mean", choices=("max", "mean", "first"))
-    masked_pieces: float = setting(0.0, least=0, most=1)
     max_pieces: Optional[int] = setting(None, least=3)
     batch_pieces: Optional[int] = setting(None, least=1)
 

@@ -5,6 +5,8 @@ import pytest
 import torch
 from spacy.util import fix_random_seed
 
+from spacy_nested_ner.encoders.pair_encoder import build_pair_encoder, pair_shim
+from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.encoders.sorted_transformer import build_sorted_transformer, encoder_shim
 from tests.conftest import SMALL_MODELS, make_examples, make_pipeline
 from tests.encoders.test_sorted_transformer import make_docs
@@ -18,10 +20,14 @@ TEXTS = ["a B", ", ."]
 def make_model(directory: str, **settings):
     model = build_sorted_transformer(directory, mixed_precision=False, **settings)
     model.initialize()
-    for part in encoder_shim(model).module.modules():
+    without_dropout(encoder_shim(model).module)
+    return model
+
+
+def without_dropout(module: torch.nn.Module) -> None:
+    for part in module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
-    return model
 
 
 def test_masked_texts_of_one_shape_are_alike(directory) -> None:
@@ -34,6 +40,28 @@ def test_masked_texts_of_one_shape_are_alike(directory) -> None:
         assert np.allclose(one, other, atol=1e-5) == alike
         one, other = model.predict(docs)
         assert not np.allclose(one, other, atol=1e-3)
+
+
+@pytest.mark.parametrize("joint_layers", [0, 1])
+def test_questions_are_not_masked(directory, joint_layers) -> None:
+    """Masked texts of one shape are alike under one question, and not under two."""
+    model = build_pair_encoder(
+        directory, joint_layers=joint_layers, mixed_precision=False, masked_pieces=1.0
+    )
+    docs = make_docs(TEXTS)
+    segments = np.array([(i, 0, len(doc)) for i, doc in enumerate(docs)])
+    model.initialize(X=(docs, segments))
+    without_dropout(pair_shim(model).module)
+    pair_shim(model).module.config.attention_probs_dropout_prob = 0.0
+    X = PairInput(docs, segments, ["a", "."], np.array([(0, 0), (1, 0), (0, 1)]))
+    words = model(X, is_train=True)[0].read(np.arange(3))[0].detach().numpy()
+    np.testing.assert_allclose(words[0], words[1], atol=1e-5)
+    assert np.abs(words[0] - words[2]).max() > 1e-3
+
+
+def test_pairs_that_all_layers_read_together(directory) -> None:
+    with pytest.raises(ValueError, match="masked_pieces needs a number of joint_layers"):
+        build_pair_encoder(directory, masked_pieces=0.1)
 
 
 def test_share_of_the_pieces_and_never_the_special_ones(directory) -> None:
