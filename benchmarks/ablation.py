@@ -45,6 +45,7 @@ def main(
     batch_size: Annotated[
         int, typer.Option(help="Words or docs, as the config counts; 0: the config's own")
     ] = 0,
+    seed: int = 0,
 ) -> None:
     """Train each variant; print F1 at its best threshold, F1 by length there, and CPU time."""
     shipped, variants = table_of(system)
@@ -56,6 +57,7 @@ def main(
         settings.update(steps=0, minutes=minutes)
     settings.update(dev_docs=dev_docs, train_limit=train_limit, config=config or shipped)
     settings.update(transformer=transformer, mixed_precision=mixed_precision, batch_size=batch_size)
+    settings.update(seed=seed)
     results = Results(output, "variants", **settings)
     typer.echo(f"| variant | F1 | {' | '.join(LENGTHS)} | best threshold | CPU seconds |")
     typer.echo("|---" * (4 + len(LENGTHS)) + "|")
@@ -111,6 +113,7 @@ def source_config(settings: Dict[str, Any]) -> Config:
     """A shipped config with the data and the encoder of this run."""
     source = util.load_config(CONFIGS / f"{settings['config']}.cfg")
     source["corpora"]["train"]["limit"] = settings["train_limit"]
+    source["system"]["seed"] = settings.get("seed", 0)
     if settings.get("batch_size"):
         batcher, size = source["training"]["batcher"], settings["batch_size"]
         batcher.update({key: size for key in ("size", "smallest") if key in batcher})

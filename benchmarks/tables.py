@@ -157,6 +157,19 @@ def ablation(variants: Dict[str, Any]) -> str:
     return markdown([*header, "steps"] if counted else header, rows)
 
 
+def ablation_of_seeds(results: Sequence[Dict[str, Any]]) -> str:
+    """Mean F1 of each variant that all results have, one result a seed, at the best threshold of
+    each training."""
+    rows = []
+    for name in results[0]:
+        found = [result[name] for result in results if name in result]
+        if len(found) == len(results):
+            steps = statistics.mean(each["steps"] for each in found)
+            f1 = mean_of([each["f1"] for each in found])
+            rows.append([name, len(found), f"{steps:.0f}", f1])
+    return markdown(["variant", "seeds", "steps", "F1"], rows)
+
+
 def stress(results: Dict[str, Dict[str, Any]]) -> str:
     """One column for the figures of each stress test, one row for each figure. What is there for
     each of many formats has a table of its own, lists stay in the file."""

@@ -208,6 +208,13 @@ def ablation(folder: str, file: str) -> str:
     return with_commands(tables.ablation(result["variants"]), result["runs"])
 
 
+def ablation_of_seeds(folder: str) -> str:
+    """Means of the variants in the files of a folder, a file a seed, and the commands."""
+    results = [read(folder, path.name) for path in sorted((ROOT / RESULTS / folder).glob("*.json"))]
+    table = tables.ablation_of_seeds([result["variants"] for result in results])
+    return with_commands(table, [run for result in results for run in result["runs"]])
+
+
 def without_training(folder: str, file: str) -> str:
     """Labels that were not trained, and the command that measured them."""
     result = read(folder, file)
@@ -330,6 +337,7 @@ def define_env(env: Any) -> None:
         shares_command,
         cells,
         ablation,
+        ablation_of_seeds,
         compressed,
         without_training,
         stress,

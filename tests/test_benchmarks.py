@@ -8,6 +8,7 @@ import spacy
 import srsly
 import typer
 from spacy.tokens import DocBin
+from spacy.util import load_config
 from typer.testing import CliRunner
 
 from benchmarks import (
@@ -31,6 +32,7 @@ from benchmarks import (
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS, SYSTEMS
 from spacy_nested_ner.comparison.tables import results_in
+from spacy_nested_ner.encoders import sorted_transformer
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import names_of
@@ -341,6 +343,20 @@ def test_variants_are_of_settings_that_there_are(system) -> None:
         assert own <= set(names_of(system.settings))
         assert set(variant.get("tok2vec", {})) <= set(names_of(PairEncoderSettings))
         assert {*variant.get("component", {}), *variant.get("run_time", {})} <= options
+
+
+def test_variants_of_a_pretrained_encoder() -> None:
+    """One training of each way, whatever the shipped config of a system says."""
+    config, variants = table_of("transformer")
+    encoder = load_config(CONFIGS / f"{config}.cfg")["components"]["ner"]["model"]["tok2vec"]
+    assert encoder["@architectures"] == sorted_transformer.ARCHITECTURE
+    assert len({str(variant) for variant in variants.values()}) == 4
+    for variant in variants.values():
+        assert set(variant) == {"tok2vec", "component"}
+        assert set(variant["tok2vec"]) <= set(
+            names_of(sorted_transformer.SortedTransformerSettings)
+        )
+        assert set(variant["component"]) <= set(names_of(PipeSettings))
 
 
 def test_variants_of_one_training_are_scored_together() -> None:

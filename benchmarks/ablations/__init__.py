@@ -1,4 +1,5 @@
-"""One table of variants for each system, in the module of its name.
+"""One table of variants for each system, in the module of its name, and one for any system on a
+pretrained encoder, "transformer".
 
 CONFIG: name of the shipped config that they start from. VARIANTS: by name, the settings of the
 model that differ from it, those of its encoder under "tok2vec"; those of the component itself under
@@ -17,12 +18,12 @@ Variants = Dict[str, Dict[str, Any]]
 
 
 def table_of(system: str) -> Tuple[str, Variants]:
-    """`CONFIG` and `VARIANTS` of a system.
+    """`CONFIG` and `VARIANTS` of a table.
 
-    Raises typer.BadParameter for a system that is not known.
+    Raises typer.BadParameter for one that is not known.
     """
-    names = [each.name for each in all_systems()]
+    names = [*(each.name for each in all_systems()), "transformer"]
     if system not in names:
-        raise typer.BadParameter(f"There is no system '{system}', only {', '.join(names)}.")
+        raise typer.BadParameter(f"There is no table '{system}', only {', '.join(names)}.")
     module = import_module(f"{__name__}.{system}")
     return module.CONFIG, module.VARIANTS
