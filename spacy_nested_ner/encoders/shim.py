@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import srsly
@@ -25,6 +26,7 @@ from torch import nn
 
 from spacy_nested_ner.layers.dropout import with_quick_dropout
 from spacy_nested_ner.layers.int8 import is_int8
+from spacy_nested_ner.layers.packed_encoder import keep_memory
 
 CANNOT_LEARN = (
     "the weights of its encoder are int8, which cannot be trained further. Train the pipeline that "
@@ -130,10 +132,12 @@ class TorchShim(Shim):
         for key, parameter in self._keyed_parameters():
             if parameter.grad is None:
                 continue
+            done = partial(keep_memory, parameter)
             if take is not None:
-                take(key, parameter.data, parameter.grad)
+                take(key, parameter.data, parameter.grad, done)
             else:
                 _step(optimizer, key, parameter)
+                done(parameter.grad)
             parameter.grad = None
 
     @contextlib.contextmanager

@@ -4,7 +4,7 @@ Thinc 8.3 calls its optimizer with one parameter at a time, which allows no norm
 and no groups. Here a call only collects; `AdamW.flush` applies the whole step.
 """
 
-from typing import Dict, List, Optional, Protocol, Set, Tuple, cast, runtime_checkable
+from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple, cast, runtime_checkable
 
 import numpy
 import torch
@@ -86,8 +86,8 @@ class AdamW(Optimizer):
         self._parameters: Dict[KeyT, nn.Parameter] = {}
         # Parameters of the step under way, with their learning rate and weight decay.
         self._pending: Dict[KeyT, Tuple[float, float]] = {}
-        # Those whose gradients came by `take`: let go of after the step.
-        self._taken: List[nn.Parameter] = []
+        # Those whose gradients came by `take`, and whom to tell after the step.
+        self._taken: List[Tuple[nn.Parameter, Callable[[Tensor], None]]] = []
         self._torch = torch.optim.AdamW([{"params": []}], fused=True, **self._settings())
 
     def set_group(self, name: str, model: Model) -> None:
@@ -125,13 +125,20 @@ class AdamW(Optimizer):
         incoming.zero_()
         return weights, gradient
 
-    def take(self, key: KeyT, weights: Tensor, gradient: Tensor) -> None:
+    def take(
+        self, key: KeyT, weights: Tensor, gradient: Tensor, done: Callable[[Tensor], None]
+    ) -> None:
         """As a call, for a parameter of a torch module whose gradient is the optimizer's from now
-        on: it is not copied, and `flush` lets go of it."""
+        on: it is not copied, and `flush` lets go of it.
+
+        done: called with the gradient when the optimizer needs it no more.
+        """
         parameter = self._collect(key, weights, 1.0)
-        if parameter is not None:
+        if parameter is None:
+            done(gradient)
+        else:
             parameter.grad = gradient
-            self._taken.append(parameter)
+            self._taken.append((parameter, done))
 
     def _collect(self, key: KeyT, weights: Tensor, lr_scale: float) -> Optional[nn.Parameter]:
         """The torch parameter of a key, a part of the next `flush`; None if it does not learn."""
@@ -162,8 +169,9 @@ class AdamW(Optimizer):
             self._torch.param_groups = self._groups(pending)
             self._torch.step()
         finally:
-            for parameter in taken:
-                parameter.grad = None
+            for parameter, done in taken:
+                gradient, parameter.grad = parameter.grad, None
+                done(cast(Tensor, gradient))
 
     def step_schedules(self) -> None:
         """Apply the collected step, then move all schedules on by one."""

@@ -4,10 +4,14 @@ tests/encoders/test_sorted_transformer.py.)"""
 
 import pytest
 import torch
+from thinc.api import Adam
 from torch import nn
 
+from spacy_nested_ner.encoders import shim
+from spacy_nested_ner.encoders.shim import ModuleShim
 from spacy_nested_ner.layers.int8 import to_int8
-from spacy_nested_ner.layers.packed_encoder import PieceEmbedding, read_rows
+from spacy_nested_ner.layers.packed_encoder import PieceEmbedding, keep_memory, read_rows
+from spacy_nested_ner.training.optimizer import AdamW
 
 
 @pytest.mark.parametrize("lengths", [[9, 4, 1, 7], [5, 5], [6]])
@@ -64,3 +68,56 @@ def test_bfloat16_gradients_are_added_in_float32() -> None:
     table(torch.tensor([1])).to(torch.bfloat16).sum().backward()
     assert table.weight.grad.dtype == torch.float32
     assert torch.equal(table.weight.grad, torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
+
+
+def test_memory_of_a_gradient_is_used_again() -> None:
+    """After it was given back, until a prediction; nothing of the last step is left in it."""
+    table = PieceEmbedding(9, 4)
+
+    def gradient(*ids: int) -> torch.Tensor:
+        table(torch.tensor(ids)).sum().backward()
+        made, table.weight.grad = table.weight.grad, None
+        assert made.sum(1).nonzero().flatten().tolist() == sorted(ids)
+        return made
+
+    first = gradient(1, 3)
+    other = gradient(4)  # the first is still read
+    assert other.data_ptr() != first.data_ptr() and first.sum() == 8
+    keep_memory(table.weight, first)
+    assert gradient(0).data_ptr() == first.data_ptr()
+    keep_memory(table.weight, other)
+    with torch.no_grad():
+        table(torch.tensor([1]))
+    assert gradient(2).data_ptr() != other.data_ptr()
+
+
+def test_memory_of_other_gradients_is_not_kept() -> None:
+    plain = nn.Embedding(3, 2)
+    plain(torch.tensor([1])).sum().backward()
+    keep_memory(plain.weight, plain.weight.grad)
+    assert not any(torch.is_tensor(value) for value in vars(plain.weight).values())
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, Adam])
+@pytest.mark.parametrize("end_step", [False, True])
+def test_steps_with_memory_that_is_used_again(optimizer, end_step, monkeypatch) -> None:
+    """The weights after some steps are those of a table whose gradients are always new."""
+    found = []
+    for keeps in (True, False):
+        if not keeps:
+            monkeypatch.setattr(shim, "keep_memory", lambda parameter, gradient: None)
+        torch.manual_seed(0)
+        table = ModuleShim(PieceEmbedding, {"num_embeddings": 9, "embedding_dim": 4})
+        table.build()
+        steps, places = optimizer(0.1), []
+        for ids in ([1, 3], [3, 5, 5], [0], [1]):
+            table.module(torch.tensor(ids)).pow(2).sum().backward()
+            places.append(table.module.weight.grad.data_ptr())
+            table.finish_update(steps)
+            if end_step:
+                steps.step_schedules()
+        steps.step_schedules()
+        found.append(table.module.weight.detach().clone())
+        if keeps:
+            assert len(set(places)) < len(places)
+    torch.testing.assert_close(*found, rtol=0, atol=0)
