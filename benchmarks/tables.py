@@ -158,15 +158,13 @@ def ablation(variants: Dict[str, Any]) -> str:
 
 
 def ablation_of_seeds(results: Sequence[Dict[str, Any]]) -> str:
-    """Mean F1 of each variant that all results have, one result a seed, at the best threshold of
-    each training."""
+    """Mean F1 of each variant, one result a seed, at the best threshold of each training."""
     rows = []
-    for name in results[0]:
+    for name in dict.fromkeys(name for result in results for name in result):
         found = [result[name] for result in results if name in result]
-        if len(found) == len(results):
-            steps = statistics.mean(each["steps"] for each in found)
-            f1 = mean_of([each["f1"] for each in found])
-            rows.append([name, len(found), f"{steps:.0f}", f1])
+        steps = statistics.mean(each["steps"] for each in found)
+        f1 = mean_of([each["f1"] for each in found])
+        rows.append([name, len(found), f"{steps:.0f}", f1])
     return markdown(["variant", "seeds", "steps", "F1"], rows)
 
 

@@ -25,7 +25,7 @@ from thinc.api import Config
 
 from benchmarks import compare, tables
 from benchmarks.harness import command, results_of
-from benchmarks.systems import CONFIGS, read, use_transformer
+from benchmarks.systems import CONFIGS, read
 from spacy_nested_ner.cli.teach import teach_cli
 from spacy_nested_ner.comparison.trainings import Task, train_and_score, train_each
 from spacy_nested_ner.pipeline.gold import WEIGHTS
@@ -49,8 +49,6 @@ def run(
     train_limit: Annotated[int, typer.Option(help="First training docs, with gold")] = 4000,
     minutes: Annotated[float, typer.Option(help="CPU time of each student")] = 8.0,
     system: Annotated[str, typer.Option(help="Of the students")] = "locate_and_label_ner",
-    transformer: compare.Transformer = None,
-    mixed_precision: compare.MixedPrecision = False,
     way: Annotated[List[str], typer.Option(help="Repeat for several")] = WAYS,
     epochs: Annotated[int, typer.Option(help="Of pretraining")] = 10,
     seed: compare.Seeds = [0],  # noqa: B006
@@ -59,19 +57,14 @@ def run(
     table."""
     if unknown := set(way).difference(WAYS):
         raise typer.BadParameter(f"No way is {unknown.pop()!r}: {', '.join(WAYS)}.")
-    kind, data = "transformer" if transformer else "cnn", output / "data"
-    if transformer and PRETRAINED in way:
-        raise typer.BadParameter("A transformer is pretrained already. Give --way for the others.")
+    data = output / "data"
     if not data.exists():
         write_data(teacher, corpus, data, train_limit)
     settings: Dict[str, Any] = {"teacher": Path(teacher).name, "corpus": str(corpus)}
     settings.update(train_limit=train_limit, minutes=minutes, student=system, gpu_id=-1)
     settings.update({part: str(corpus / f"{part}.spacy") for part in ("dev", "test")})
     settings["epochs"] = epochs
-    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_{kind}.cfg")
-    if transformer:
-        settings.update(transformer=transformer, mixed_precision=mixed_precision)
-        use_transformer(config, transformer, mixed_precision=mixed_precision)
+    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_cnn.cfg")
     limit_time(config["training"], minutes, cpu_clock=True)
     tasks = []
     for number, name in itertools.product(seed, way):

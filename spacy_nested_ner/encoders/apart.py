@@ -81,9 +81,9 @@ def read_apart(
     late = _late_layer(model, is_train)
     late_mode = partial(running, is_train, late, mixed_precision=mixed) if late else mode
 
-    def read_alone(windows: List[Window], of_type: int, masked: float = 0.0) -> Tensor:
+    def read_alone(windows: List[Window], of_type: int) -> Tensor:
         if learns:
-            return read_packed(shim, split.lower, windows, of_type, split.again, frozen, masked)
+            return read_packed(shim, split.lower, windows, of_type, split.again, frozen)
         return read_windows(shim, windows, split.read, of_type)
 
     def read_questions() -> Any:
@@ -98,7 +98,7 @@ def read_apart(
     else:
         asked = shim.kept.read(state_of(tuple(X.questions), [model]), read_questions)
     with mode():
-        states = read_alone(sentences.windows, shim.sentence_type, model.attrs["masked_pieces"])
+        states = read_alone(sentences.windows, shim.sentence_type)
     pool = Pool.of(questions)
     if late:
         read, lengths = read_late(late, late_mode, sentences, pool, states, asked)

@@ -23,22 +23,17 @@ def read_packed(
     of_type: int = 0,
     again: Again = None,
     frozen: int = 0,
-    masked: float = 0.0,
 ) -> Tensor:
     """States of the pieces of all windows, `(pieces, h)`, window after window, [CLS] and [SEP]
     included.
 
     layers: of the encoder, those that read. of_type: token type of the windows. again: see
-        `run_again`. frozen: so many of the lower layers, and the embeddings, do not learn. masked:
-        the share of the pieces that are read as the mask, where all layers learn.
+        `run_again`. frozen: so many of the lower layers, and the embeddings, do not learn.
     """
     embeddings, device = shim.module.embeddings, shim.piece_embeddings.device
     if not frozen:
         shim.frozen_states.forget()
-        ids, types, positions, rows = pack(shim, windows, of_type)
-        if masked:
-            ids = shim.with_masks(ids, masked)
-        return PackedEncoder(embeddings, layers, again).read(ids, types, positions, rows)
+        return PackedEncoder(embeddings, layers, again).read(*pack(shim, windows, of_type))
     lower = PackedEncoder(embeddings, layers[:frozen])
     for part in (embeddings, *lower.layers):
         part.eval()  # the others learn, with dropout

@@ -49,9 +49,8 @@ class PairEncoderSettings(FineTuning):
     gradient_checkpointing: bool = setting(False)
 
     def conflict(self) -> Optional[str]:
-        for name in ("frozen_layers", "masked_pieces"):
-            if getattr(self, name) and self.joint_layers is None:
-                return f"{name} needs a number of joint_layers: with null all layers read both"
+        if self.frozen_layers and self.joint_layers is None:
+            return "frozen_layers needs a number of joint_layers: with null all layers read both"
         return None
 
 

@@ -66,7 +66,7 @@ class Weights(Settings):
 
 @dataclass(frozen=True)
 class FineTuning(Weights):
-    """How a pretrained encoder learns. All can be set in `attrs` of a trained model.
+    """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
 
     mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
         (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. null: on where a recent
@@ -76,15 +76,11 @@ class FineTuning(Weights):
     frozen_layers: so many of the lower layers, and the embeddings below them, do not learn and have
         no dropout: less to compute in each step, and a text goes through them once. What they have
         made of a text stays in memory, up to 256 MiB, until the pipeline is loaded anew.
-    masked_pieces: the share of the pieces of a text, drawn anew in each training step, that the
-        encoder reads as its mask token: so a word is known by those around it, too. Not with frozen
-        layers.
     """
 
     mixed_precision: Optional[bool] = setting(None)
     frozen: bool = setting(False)
     frozen_layers: int = setting(0, least=0, source="benchmarks/results/frozen_layers")
-    masked_pieces: float = setting(0.0, least=0, most=1)
 
 
 class PretrainedShim(TorchShim):
@@ -113,7 +109,7 @@ class PretrainedShim(TorchShim):
         self.settings: Dict[str, Any] = settings or {}
         # Of the pretrained model, JSON-serialisable.
         self.config: Dict[str, Any] = {}
-        # Ids of the special pieces: "cls", "sep", "pad" and, where there is one, "mask".
+        # Ids of the special pieces: "cls", "sep", "pad".
         self.special: Dict[str, int] = {}
         self.max_pieces = 0
         self._tokenizer: Optional[Tokenizer] = None
@@ -242,20 +238,6 @@ class PretrainedShim(TorchShim):
             wanted[i, first : first + window.counts.sum()] = True
         return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(wanted)
 
-    def with_masks(self, ids: Tensor, share: float) -> Tensor:
-        """The pieces, `(pieces,)` long, some of them masked at random, [CLS] and [SEP] never.
-
-        Raises ValueError for an encoder without a mask piece.
-        """
-        if "mask" not in self.special:
-            raise ValueError(
-                f"{self.architecture}: the tokenizer of '{self.name}' has no mask token, or the "
-                "pipeline is of a version that did not keep it. Set masked_pieces to 0."
-            )
-        text = (ids != self.special["cls"]) & (ids != self.special["sep"])
-        drawn = torch.rand(ids.shape, device=ids.device) < share
-        return ids.masked_fill(text & drawn, self.special["mask"])
-
     def to_bytes(self) -> bytes:
         """Settings, configuration and tokenizer as JSON, weights as safetensors."""
         assert self._model is None or self._tokenizer is not None
@@ -367,8 +349,6 @@ def _special_pieces(architecture: str, name: str, tokenizer: Any) -> Dict[str, i
             f"{architecture}: the tokenizer of '{name}' has no special token for "
             f"{', '.join(missing)}."
         )
-    if tokenizer.mask_token_id is not None:
-        special["mask"] = tokenizer.mask_token_id
     return special
 
 

@@ -103,7 +103,7 @@ def forward(
     )
     with running(learns, encoder, mixed_precision=model.attrs["mixed_precision"]):
         if learns:
-            words = _encode_to_learn(shim, windows, how, frozen, model.attrs["masked_pieces"])
+            words = _encode_to_learn(shim, windows, how, frozen)
         elif is_train:
             words = _encode_once(shim, windows, how, model.attrs["batch_pieces"])
         else:
@@ -122,12 +122,9 @@ def forward(
     return [vectors[end - n : end] for end, n in zip(ends, n_words)], backprop  # type: ignore[misc]
 
 
-def _encode_to_learn(
-    shim: PretrainedShim, windows: List[Window], how: str, frozen: int, masked: float
-) -> Tensor:
-    """The same as `_encode` gives, all at once. frozen, masked: see `read_packed`."""
-    layers = shim.module.encoder.layer
-    states = read_packed(shim, layers, windows, frozen=frozen, masked=masked)
+def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str, frozen: int) -> Tensor:
+    """The same as `_encode` gives, all at once. frozen: layers that do not learn."""
+    states = read_packed(shim, shim.module.encoder.layer, windows, frozen=frozen)
     lengths = lengths_of(windows)
     return pool_flat(states.float(), np.cumsum(lengths) - lengths, windows, how)
 
