@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from functools import partial
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import srsly
@@ -132,7 +131,7 @@ class TorchShim(Shim):
         for key, parameter in self._keyed_parameters():
             if parameter.grad is None:
                 continue
-            done = partial(keep_memory, parameter)
+            done = functools.partial(keep_memory, parameter)
             if take is not None:
                 take(key, parameter.data, parameter.grad, done)
             else:
