@@ -55,9 +55,8 @@ def main(
     settings = {"system": system, "train": str(train), "dev": str(dev), "steps": steps}
     if minutes:
         settings.update(steps=0, minutes=minutes)
-    settings.update(dev_docs=dev_docs, train_limit=train_limit, config=config or shipped)
+    settings.update(dev_docs=dev_docs, train_limit=train_limit, config=config or shipped, seed=seed)
     settings.update(transformer=transformer, mixed_precision=mixed_precision, batch_size=batch_size)
-    settings.update(seed=seed)
     results = Results(output, "variants", **settings)
     typer.echo(f"| variant | F1 | {' | '.join(LENGTHS)} | best threshold | CPU seconds |")
     typer.echo("|---" * (4 + len(LENGTHS)) + "|")

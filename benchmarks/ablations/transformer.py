@@ -9,5 +9,5 @@ from benchmarks.ablations import Variants
 CONFIG = "locate_and_label_transformer"
 VARIANTS: Variants = {
     "adversarial training": {"component": {"adversarial": 1.0}},
-    "neither": {"component": {"adversarial": 0.0}},
+    "without": {"component": {"adversarial": 0.0}},
 }
