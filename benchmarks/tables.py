@@ -157,15 +157,22 @@ def ablation(variants: Dict[str, Any]) -> str:
     return markdown([*header, "steps"] if counted else header, rows)
 
 
+OVER_SEEDS = ["seeds", "steps", "F1"]
+
+
+def _over_seeds(steps: Sequence[int], f1: List[float]) -> List[Any]:
+    """The cells of these columns: how many trainings, the means of their steps and of their F1."""
+    return [len(f1), f"{statistics.mean(steps):.0f}", mean_of(f1)]
+
+
 def ablation_of_seeds(results: Sequence[Dict[str, Any]]) -> str:
     """Mean F1 of each variant, one result a seed, at the best threshold of each training."""
     rows = []
     for name in dict.fromkeys(name for result in results for name in result):
         found = [result[name] for result in results if name in result]
-        steps = statistics.mean(each["steps"] for each in found)
-        f1 = mean_of([each["f1"] for each in found])
-        rows.append([name, len(found), f"{steps:.0f}", f1])
-    return markdown(["variant", "seeds", "steps", "F1"], rows)
+        steps, f1 = ([each[key] for each in found] for key in ("steps", "f1"))
+        rows.append([name, *_over_seeds(steps, f1)])
+    return markdown(["variant", *OVER_SEEDS], rows)
 
 
 def stress(results: Dict[str, Dict[str, Any]]) -> str:
@@ -376,10 +383,9 @@ def teaching(results: Sequence[Dict[str, Any]]) -> str:
     """One row for each kind of training data: mean F1 on test."""
     rows = []
     for way, found in by_system(results).items():
-        steps = statistics.mean(each["training"]["steps"] for each in found)
-        f1 = mean_of([each["f1_tuned"] for each in found])
-        rows.append([way, len(found), f"{steps:.0f}", f1])
-    return markdown(["learned from", "seeds", "steps", "F1"], rows)
+        steps = [each["training"]["steps"] for each in found]
+        rows.append([way, *_over_seeds(steps, [each["f1_tuned"] for each in found])])
+    return markdown(["learned from", *OVER_SEEDS], rows)
 
 
 def long_entities(results: Sequence[Dict[str, Any]]) -> str:

@@ -23,7 +23,6 @@ NEVER = -1e4
 # Attribute of the parameter of a `PieceEmbedding` whose gradients are of its own making: None, or
 # memory for the next.
 SPARE = "spare_gradient"
-LAYOUT = ("shape", "dtype", "device")
 
 
 class Packing(NamedTuple):
@@ -161,7 +160,7 @@ class PieceEmbedding(nn.Embedding):
     it has used; hooks on the table see none. The piece of padding is not special.
 
     The next step uses the memory of the gradient again, see `keep_memory`, unless a prediction is
-    made before: new memory of that size takes a tenth of the time of a step of MiniLM.
+    made before: the system gives new memory of that size page by page, which takes a while, too.
     """
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -198,7 +197,7 @@ def _zeros(table: nn.Parameter) -> Tensor:
     """A gradient for the table, in memory that was kept, or else in new memory."""
     spare: Optional[Tensor] = getattr(table, SPARE, None)
     setattr(table, SPARE, None)
-    if spare is None or any(getattr(spare, x) != getattr(table, x) for x in LAYOUT):
+    if spare is None or spare.device != table.device:
         return torch.zeros_like(table)
     return spare.zero_()
 
