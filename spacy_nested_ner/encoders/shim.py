@@ -26,6 +26,7 @@ from torch import nn
 from spacy_nested_ner.layers.dropout import with_quick_dropout
 from spacy_nested_ner.layers.int8 import is_int8
 from spacy_nested_ner.layers.packed_encoder import keep_memory
+from spacy_nested_ner.layers.quick_products import with_quick_products
 
 CANNOT_LEARN = (
     "the weights of its encoder are int8, which cannot be trained further. Train the pipeline that "
@@ -109,7 +110,7 @@ class TorchShim(Shim):
     def set_module(self, module: nn.Module) -> None:
         """Take a new module, in evaluation mode, to the device in use."""
         share_gpu_memory()
-        module = with_quick_dropout(module)
+        module = with_quick_products(with_quick_dropout(module))
         self._model = module.float().eval().to(get_torch_default_device())
         self.renew_id()
 

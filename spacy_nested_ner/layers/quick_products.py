@@ -1,0 +1,140 @@
+"""Products of float32 matrices, by the faster of the two libraries that torch has on a CPU.
+
+Torch multiplies with MKL, which on a CPU of AMD makes use of AVX2 alone. oneDNN, which torch brings
+along, uses AVX-512 there and takes less than half of the time. It compiles code for each shape,
+though, so the number of rows must not be another in every batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Iterator, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+# Rows of a matrix below which a product costs less than what surrounds it.
+FEW_ROWS = 128
+# Outputs of a layer below which it does.
+FEW_OUTPUTS = 16
+# Steps of the number of rows in each octave, so that shapes repeat.
+STEPS = 4
+
+
+@contextlib.contextmanager
+def by_one_dnn() -> Iterator[None]:
+    """Let oneDNN multiply float32. The setting would allow it to round to bfloat16 where a CPU has
+    units for that: `is_quick` sees to it that it does not."""
+    matmul = _setting()
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+def _setting() -> Any:
+    """What holds torch's setting for products by oneDNN."""
+    return getattr(torch.backends.mkldnn, "matmul", None)
+
+
+@functools.cache
+def is_quick() -> bool:
+    """Whether oneDNN multiplies float32 faster than MKL, and as exactly."""
+    if not hasattr(_setting(), "fp32_precision"):  # an older torch
+        return False
+    known = torch.cpu.get_capabilities()
+    if "AMD" not in str(known.get("cpu_name", "")) or not known.get("avx512_f"):
+        return False
+    # Its last bit is lost in bfloat16.
+    exact = torch.full((FEW_ROWS, FEW_ROWS), 1 + 2.0**-12)
+    with by_one_dnn():
+        return torch.equal(exact @ torch.eye(FEW_ROWS), exact)
+
+
+def whole_steps(rows: int) -> int:
+    """The largest number of rows, at most these, that is one of `STEPS` in its octave."""
+    step = max(1, 2 ** (rows.bit_length() - 1) // STEPS)
+    return rows - rows % step
+
+
+def multiply(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> Tensor:
+    """`left @ right` of two matrices, where `left` has another number of rows in every batch.
+
+    out: where the product goes, without a gradient.
+    """
+    n_rows = len(left)
+    if n_rows < FEW_ROWS or not is_quick():
+        return torch.mm(left, right, out=out)
+    if out is None:
+        out = left.new_empty(n_rows, right.shape[1])
+    whole = whole_steps(n_rows)
+    with by_one_dnn():
+        torch.mm(left[:whole], right, out=out[:whole])
+    if whole < n_rows:
+        torch.mm(left[whole:], right, out=out[whole:])
+    return out
+
+
+def multiply_rows(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> Tensor:
+    """`left.T @ right` of two matrices, both with another number of rows in every batch."""
+    n_rows = len(left)
+    if n_rows < FEW_ROWS or not is_quick():
+        return torch.mm(left.t(), right, out=out)
+    whole = whole_steps(n_rows)
+    with by_one_dnn():
+        out = torch.mm(left[:whole].t(), right[:whole], out=out)
+    return out if whole == n_rows else out.addmm_(left[whole:].t(), right[whole:])
+
+
+class LinearProduct(torch.autograd.Function):
+    """`torch.nn.functional.linear` with these products."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+        """inputs: `(..., width)`; weight: `(outputs, width)`; bias: `(outputs,)` or None."""
+        ctx.save_for_backward(inputs, weight)
+        outputs = multiply(inputs.reshape(-1, inputs.shape[-1]), weight.t())
+        if bias is not None:
+            outputs += bias
+        return outputs.view(*inputs.shape[:-1], len(weight))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
+        """Of the inputs, the weight and the bias."""
+        inputs, weight = ctx.saved_tensors
+        rows = gradient.reshape(-1, len(weight))
+        of_inputs, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            multiply(rows, weight).view(inputs.shape) if of_inputs else None,
+            multiply_rows(rows, inputs.reshape(-1, inputs.shape[-1])) if of_weight else None,
+            rows.sum(dim=0) if of_bias else None,
+        )
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear`, quicker on some CPUs."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """`(..., width)` to `(..., outputs)`."""
+        if (
+            inputs.device.type == "cpu"
+            and len(self.weight) >= FEW_OUTPUTS
+            and inputs.numel() >= FEW_ROWS * self.in_features
+            and is_quick()
+            and not torch.is_autocast_enabled("cpu")
+        ):
+            return LinearProduct.apply(inputs, self.weight, self.bias)
+        return super().forward(inputs)
+
+
+def with_quick_products(module: nn.Module) -> nn.Module:
+    """The module itself; each `torch.nn.Linear` in it has become one that is quick."""
+    for part in module.modules():
+        if type(part) is nn.Linear:
+            part.__class__ = Linear
+    return module

@@ -1,0 +1,130 @@
+"""Products of float32 by oneDNN."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from spacy_nested_ner.layers import quick_products as products
+from spacy_nested_ner.layers.quick_products import (
+    FEW_ROWS,
+    Linear,
+    by_one_dnn,
+    multiply,
+    multiply_rows,
+    whole_steps,
+    with_quick_products,
+)
+
+HAS_SETTING = hasattr(getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision")
+ROWS = [1, FEW_ROWS - 1, FEW_ROWS, FEW_ROWS + 1, 700]
+
+
+@pytest.fixture(params=["of this machine", "quick"])
+def cpu(request, monkeypatch):
+    """This CPU, and one on which oneDNN is used; elsewhere oneDNN may round to bfloat16."""
+    if request.param == "quick":
+        if not HAS_SETTING:
+            pytest.skip("This torch cannot be told to multiply with oneDNN.")
+        monkeypatch.setattr(products, "is_quick", lambda: True)
+    return {"rtol": 2e-2, "atol": 0.5} if request.param == "quick" else {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("given", [False, True])
+def test_products_are_those_of_torch(rows, given, cpu):
+    torch.manual_seed(0)
+    left, right, narrow = torch.randn(rows, 32), torch.randn(32, 48), torch.randn(rows, 24)
+    out = torch.full((rows, 48), torch.nan) if given else None
+    found = multiply(left, right, out)
+    assert_close(found, left @ right, **cpu)
+    assert not given or found is out
+    out = torch.full((32, 24), torch.nan) if given else None
+    found = multiply_rows(left, narrow, out)
+    assert_close(found, left.t() @ narrow, **cpu)
+    assert not given or found.data_ptr() == out.data_ptr()
+
+
+@pytest.mark.parametrize("shape", [(700, 32), (7, 100, 32), (3, 32)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_quick_layer_and_its_gradients_are_those_of_torch(shape, bias, cpu):
+    torch.manual_seed(0)
+    quick = with_quick_products(nn.Sequential(nn.Linear(32, 48, bias=bias)))[0]
+    plain = nn.Linear(32, 48, bias=bias)
+    plain.load_state_dict(quick.state_dict())
+    gradient = torch.randn(*shape[:-1], 48)
+    found = []
+    for layer in (quick, plain):
+        inputs = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape).requires_grad_()
+        outputs = layer(inputs)
+        outputs.backward(gradient)
+        found.append([outputs, inputs.grad, *(p.grad for p in layer.parameters())])
+    for mine, expected in zip(*found):
+        assert_close(mine, expected, **cpu)
+
+
+def test_frozen_layers_and_inputs_have_no_gradient(monkeypatch):
+    layer = with_quick_products(nn.Sequential(nn.Linear(32, 48)))[0].requires_grad_(False)
+    monkeypatch.setattr(products, "is_quick", lambda: HAS_SETTING)
+    inputs = torch.ones(FEW_ROWS, 32, requires_grad=True)
+    layer(inputs).sum().backward()
+    assert layer.weight.grad is None and layer.bias.grad is None
+    assert_close(inputs.grad, layer.weight.sum(dim=0).expand(FEW_ROWS, -1), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.skipif(not products.is_quick(), reason="MKL is as fast on this CPU")
+def test_one_dnn_multiplies_many_rows_in_float32(monkeypatch):
+    layer, calls = with_quick_products(nn.Sequential(nn.Linear(32, 48)))[0], []
+    apply = products.LinearProduct.apply
+    monkeypatch.setattr(products.LinearProduct, "apply", lambda *a: calls.append(a) or apply(*a))
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(torch.ones(FEW_ROWS, 32))
+    layer(torch.ones(FEW_ROWS - 1, 32))
+    assert not calls
+    layer(torch.ones(FEW_ROWS, 32))
+    with torch.no_grad():
+        layer(torch.ones(FEW_ROWS, 32))
+    assert len(calls) == 2
+
+
+@pytest.mark.skipif(not HAS_SETTING, reason="an older torch")
+def test_the_setting_of_torch_is_as_before(monkeypatch):
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    monkeypatch.setattr(products, "is_quick", lambda: True)
+    multiply(torch.ones(FEW_ROWS, 8), torch.ones(8, 8))
+    with pytest.raises(RuntimeError), by_one_dnn():
+        assert matmul.fp32_precision == "bf16"
+        torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+    assert matmul.fp32_precision == before
+
+
+@pytest.mark.parametrize(
+    "known", [{"cpu_name": "Intel(R) Xeon(R)", "avx512_f": True}, {"cpu_name": "AMD EPYC"}, {}]
+)
+def test_other_cpus_multiply_as_torch_does(known, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert not products.is_quick.__wrapped__()
+
+
+@pytest.mark.skipif(not HAS_SETTING, reason="an older torch")
+def test_a_cpu_that_rounds_multiplies_as_torch_does(monkeypatch):
+    known = {"cpu_name": "AMD", "avx512_f": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    monkeypatch.setattr(torch, "eye", lambda n: torch.full((n, n), 0.99 / n))
+    assert not products.is_quick.__wrapped__()
+
+
+def test_numbers_of_rows_repeat():
+    found = {whole_steps(n) for n in range(FEW_ROWS, 8 * FEW_ROWS)}
+    assert len(found) == 3 * products.STEPS
+    for n in (FEW_ROWS, 700, 5003):
+        assert 0.8 * n < whole_steps(n) <= n
+
+
+def test_layers_of_other_classes_stay():
+    class Own(nn.Linear):
+        pass
+
+    module = with_quick_products(nn.Sequential(nn.Linear(2, 2), Own(2, 2), nn.Bilinear(2, 2, 2)))
+    assert [type(part) for part in module] == [Linear, Own, nn.Bilinear]
