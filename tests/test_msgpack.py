@@ -1,0 +1,35 @@
+"""How srsly packs after this package has been imported."""
+
+import catalogue
+import numpy as np
+import srsly
+from srsly.msgpack import msgpack_decoders, msgpack_encoders
+
+import spacy_nested_ner  # noqa: F401
+from spacy_nested_ner.msgpack import ask_packages_once
+
+
+def test_packages_are_not_asked_again(monkeypatch):
+    def asked(registry):
+        raise AssertionError(registry.namespace)
+
+    monkeypatch.setattr(catalogue.Registry, "get_entry_points", asked)
+    found = srsly.msgpack_loads(srsly.msgpack_dumps({"a": np.arange(3), "b": [1]}))
+    assert found["a"].tolist() == [0, 1, 2] and found["b"] == [1]
+    assert "numpy" in msgpack_decoders.get_all() and "numpy" in msgpack_encoders.get_all()
+
+
+def test_what_packages_offer_is_registered(monkeypatch):
+    class Offered:
+        name = "offered"
+
+        @staticmethod
+        def load():
+            return len
+
+    registry = catalogue.create("spacy_nested_ner", "tests", "msgpack", entry_points=True)
+    registry.register("own", func=max)
+    monkeypatch.setattr(registry, "_get_entry_points", lambda: [Offered])
+    ask_packages_once([registry])
+    monkeypatch.setattr(registry, "_get_entry_points", lambda: [])
+    assert registry.get_all() == {"own": max, "offered": len}
