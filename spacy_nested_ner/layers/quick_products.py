@@ -15,12 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# Rows of a matrix below which a product costs less than what surrounds it.
-FEW_ROWS = 128
-# Outputs of a layer below which it does.
-FEW_OUTPUTS = 16
+# Multiplications of a product below which it costs less than the choice of a library.
+FEW = 2**21
 # Steps of the number of rows in each octave, so that shapes repeat.
-STEPS = 4
+STEPS = 8
 
 
 @contextlib.contextmanager
@@ -50,9 +48,9 @@ def is_quick() -> bool:
     if "AMD" not in str(known.get("cpu_name", "")) or not known.get("avx512_f"):
         return False
     # Its last bit is lost in bfloat16.
-    exact = torch.full((FEW_ROWS, FEW_ROWS), 1 + 2.0**-12)
+    exact = torch.full((128, 128), 1 + 2.0**-12)
     with by_one_dnn():
-        return torch.equal(exact @ torch.eye(FEW_ROWS), exact)
+        return torch.equal(exact @ torch.eye(128), exact)
 
 
 def whole_steps(rows: int) -> int:
@@ -67,7 +65,7 @@ def multiply(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> Tenso
     out: where the product goes, without a gradient.
     """
     n_rows = len(left)
-    if n_rows < FEW_ROWS or not is_quick():
+    if n_rows * right.numel() < FEW or not is_quick():
         return torch.mm(left, right, out=out)
     if out is None:
         out = left.new_empty(n_rows, right.shape[1])
@@ -82,7 +80,7 @@ def multiply(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> Tenso
 def multiply_rows(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> Tensor:
     """`left.T @ right` of two matrices, both with another number of rows in every batch."""
     n_rows = len(left)
-    if n_rows < FEW_ROWS or not is_quick():
+    if left.shape[1] * right.numel() < FEW or not is_quick():
         return torch.mm(left.t(), right, out=out)
     whole = whole_steps(n_rows)
     with by_one_dnn():
@@ -123,8 +121,7 @@ class Linear(nn.Linear):
         """`(..., width)` to `(..., outputs)`."""
         if (
             inputs.device.type == "cpu"
-            and len(self.weight) >= FEW_OUTPUTS
-            and inputs.numel() >= FEW_ROWS * self.in_features
+            and inputs.numel() * self.out_features >= FEW
             and is_quick()
             and not torch.is_autocast_enabled("cpu")
         ):
