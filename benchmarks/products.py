@@ -1,12 +1,18 @@
-"""What products by torch save where a CNN reads the words: CPU time with them, by that with Thinc's
-own (BLIS), of the CNN alone, of predictions and of training steps.
+"""What the ways to multiply save: CPU time of the encoder alone, of predictions and of training steps,
+by that with products of another library.
+
+- blis: Thinc's own, of the layers of a CNN; those of the head stay as they are.
+- mkl: torch's own. On a CPU of AMD this package multiplies with oneDNN; elsewhere these ratios are 1.
 
 python -m benchmarks.products corpus/genia/dev.spacy --output results/products.json
-"""
+python -m benchmarks.products DATA --transformer DIRECTORY_OR_HUB_NAME --batch-size 1 --batch-size 64
+"""  # noqa: E501
 
+import itertools
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List
+from typing import Annotated, Any, Callable, Dict, List, Optional
+from unittest import mock
 
 import spacy
 import typer
@@ -19,53 +25,76 @@ from benchmarks.passes import encoder_seconds, seconds, training_seconds
 from benchmarks.systems import NESTED, read, untrained_system
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.encoders.products import TorchProducts
-
-OPERATIONS = {"blis": NumpyOps(), "torch": TorchProducts()}
+from spacy_nested_ner.layers import quick_products
 
 
 def main(
     data: Data,
     system: Annotated[List[str], typer.Option(help="Repeat for several")] = NESTED,
+    transformer: Annotated[
+        Optional[str], typer.Option(help="Directory or hub name; a CNN without it")
+    ] = None,
     limit: Annotated[int, typer.Option(help="First docs")] = 128,
-    batch_size: Annotated[int, typer.Option(help="Docs of a batch")] = 24,
+    batch_size: Annotated[List[int], typer.Option(help="Docs of a batch, repeat for several")] = [
+        24
+    ],
     repeats: int = 5,
     threads: int = 1,
     output: Output = None,
 ) -> None:
     """Print the ratios of each system: medians of pairs of runs in turn."""
-    arguments = (data, limit, batch_size, repeats)
-    cells = [
-        {"system": name, **in_process(ratios, name, *arguments, threads=threads)} for name in system
-    ]
+    cells = []
+    for name, size in itertools.product(system, batch_size):
+        arguments = (name, data, transformer, limit, size, repeats)
+        found = in_process(ratios, *arguments, threads=threads)
+        cells.append({"system": name, "batch_size": size, **found})
     typer.echo(tables.measurements({"cells": cells}))
-    write_output(output, {"batch_size": batch_size, "threads": threads, "cells": cells})
+    write_output(output, {"threads": threads, "cells": cells})
 
 
-def ratios(name: str, data: Path, limit: int, batch_size: int, repeats: int) -> Dict[str, Any]:
-    """The figures of a system, with random weights."""
+def ratios(
+    name: str, data: Path, transformer: Optional[str], limit: int, batch_size: int, repeats: int
+) -> Dict[str, Any]:
+    """The figures of a system, with random weights of the head."""
     docs = read(spacy.blank("en"), data, limit)
-    nlp = untrained_system(name, docs)
+    nlp = untrained_system(name, docs, transformer)
     parts: Dict[str, Callable[[], float]] = {
-        "encoder_by_blis": lambda: encoder_seconds(nlp, docs, batch_size),
-        "prediction_by_blis": lambda: seconds(nlp, docs, batch_size),
-        "training_by_blis": lambda: training_seconds(nlp, docs, batch_size=batch_size),
+        "encoder": lambda: encoder_seconds(nlp, docs, batch_size),
+        "prediction": lambda: seconds(nlp, docs, batch_size),
+        "training": lambda: training_seconds(nlp, docs, batch_size=batch_size),
     }
-    return {part: ratio(nlp, run, repeats) for part, run in parts.items()}
+    others = {"mkl": without_one_dnn} if transformer else {"blis": by_thinc, "mkl": without_one_dnn}
+    return {
+        f"{part}_by_{library}": ratio(run, partial(other, nlp, run), repeats)
+        for part, run in parts.items()
+        for library, other in others.items()
+    }
 
 
-def ratio(nlp: Language, run: Callable[[], float], repeats: int) -> float:
-    """Time with products by torch, by that with those of Thinc."""
-    pipe: Any = nlp.get_pipe("ner")
-
-    def run_with(operations: NumpyOps) -> float:
-        for node in pipe.model.walk():
-            node.ops = operations
-        return run()
-
-    runs = {name: partial(run_with, operations) for name, operations in OPERATIONS.items()}
+def ratio(run: Callable[[], float], other: Callable[[], float], repeats: int) -> float:
+    """Time of a run, by that of the other one."""
+    runs = {"run": run, "other": other}
     in_turn(runs, 1)
     times = in_turn(runs, repeats)
-    return median_ratio(times["torch"], times["blis"])
+    return median_ratio(times["run"], times["other"])
+
+
+def by_thinc(nlp: Language, run: Callable[[], float]) -> float:
+    """Time with Thinc's products in its layers."""
+    nodes = [n for n in nlp.get_pipe("ner").model.walk() if type(n.ops) is TorchProducts]  # type: ignore[attr-defined]
+    for node in nodes:
+        node.ops = NumpyOps()
+    try:
+        return run()
+    finally:
+        for node in nodes:
+            node.ops = TorchProducts()
+
+
+def without_one_dnn(nlp: Language, run: Callable[[], float]) -> float:
+    """Time with products as torch makes them by itself."""
+    with mock.patch.object(quick_products, "is_quick", lambda: False):
+        return run()
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ though, so the number of rows must not be another in every batch.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from typing import Any, Iterator, Optional, Tuple
+import threading
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -21,17 +21,32 @@ FEW = 2**21
 STEPS = 8
 
 
-@contextlib.contextmanager
-def by_one_dnn() -> Iterator[None]:
-    """Let oneDNN multiply float32. The setting would allow it to round to bfloat16 where a CPU has
-    units for that: `is_quick` sees to it that it does not."""
-    matmul = _setting()
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before
+class ByOneDNN:
+    """A context in which oneDNN multiplies float32. The setting is that of the process: the first
+    thread that comes in changes it, the last one that goes changes it back.
+
+    The setting would allow oneDNN to round to bfloat16 where a CPU has units for that: `is_quick`
+    sees to it that it does not.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, "none"
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.before = _setting().fp32_precision
+                _setting().fp32_precision = "bf16"
+            self.inside += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                _setting().fp32_precision = self.before
+
+
+by_one_dnn = ByOneDNN()
 
 
 def _setting() -> Any:
@@ -49,7 +64,7 @@ def is_quick() -> bool:
         return False
     # Its last bit is lost in bfloat16.
     exact = torch.full((128, 128), 1 + 2.0**-12)
-    with by_one_dnn():
+    with by_one_dnn:
         return torch.equal(exact @ torch.eye(128), exact)
 
 
@@ -70,7 +85,7 @@ def multiply(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> Tenso
     if out is None:
         out = left.new_empty(n_rows, right.shape[1])
     whole = whole_steps(n_rows)
-    with by_one_dnn():
+    with by_one_dnn:
         torch.mm(left[:whole], right, out=out[:whole])
     if whole < n_rows:
         torch.mm(left[whole:], right, out=out[whole:])
@@ -83,7 +98,7 @@ def multiply_rows(left: Tensor, right: Tensor, out: Optional[Tensor] = None) -> 
     if left.shape[1] * right.numel() < FEW or not is_quick():
         return torch.mm(left.t(), right, out=out)
     whole = whole_steps(n_rows)
-    with by_one_dnn():
+    with by_one_dnn:
         out = torch.mm(left[:whole].t(), right[:whole], out=out)
     return out if whole == n_rows else out.addmm_(left[whole:].t(), right[whole:])
 

@@ -1,5 +1,7 @@
 """Products of float32 by oneDNN."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -96,9 +98,30 @@ def test_the_setting_of_torch_is_as_before(monkeypatch):
     before = matmul.fp32_precision
     monkeypatch.setattr(products, "is_quick", lambda: True)
     multiply(torch.ones(FEW_ROWS + 1, 32), torch.ones(32, 48))
-    with pytest.raises(RuntimeError), by_one_dnn():
+    with pytest.raises(RuntimeError), by_one_dnn:
         assert matmul.fp32_precision == "bf16"
         torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+    assert matmul.fp32_precision == before
+
+
+@pytest.mark.skipif(not HAS_SETTING, reason="an older torch")
+def test_threads_that_overlap_leave_the_setting_of_torch(monkeypatch):
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    came_in, may_go = threading.Event(), threading.Event()
+
+    def first():
+        with by_one_dnn:
+            came_in.set()
+            may_go.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert came_in.wait(10)
+    with by_one_dnn:
+        may_go.set()
+        thread.join()
+        assert matmul.fp32_precision == "bf16"
     assert matmul.fp32_precision == before
 
 
