@@ -27,6 +27,8 @@ from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.encoders.products import TorchProducts
 from spacy_nested_ner.layers import quick_products
 
+BatchSizes = Annotated[List[int], typer.Option(help="Docs of a batch, repeat for several")]
+
 
 def main(
     data: Data,
@@ -35,9 +37,7 @@ def main(
         Optional[str], typer.Option(help="Directory or hub name; a CNN without it")
     ] = None,
     limit: Annotated[int, typer.Option(help="First docs")] = 128,
-    batch_size: Annotated[List[int], typer.Option(help="Docs of a batch, repeat for several")] = [
-        24
-    ],
+    batch_size: BatchSizes = [24],  # noqa: B006
     repeats: int = 5,
     threads: int = 1,
     output: Output = None,
