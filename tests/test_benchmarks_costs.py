@@ -208,9 +208,20 @@ def test_products(tmp_path) -> None:
     write_docs(tmp_path / "docs.spacy")
     options = ("--system", "piqn_ner", "--repeats", "1", "--output", tmp_path / "out.json")
     table = invoke(app_of(products.main), tmp_path / "docs.spacy", *options)
-    assert "| system | CNN alone | prediction | training step |" in table
+    assert "| encoder alone, by BLIS | encoder alone, by MKL | prediction, by BLIS |" in table
     (cell,) = srsly.read_json(tmp_path / "out.json")["cells"]
-    assert cell.pop("system") == "piqn_ner" and all(0 < value < 5 for value in cell.values())
+    assert (cell.pop("system"), cell.pop("batch_size")) == ("piqn_ner", 24)
+    assert len(cell) == 6 and all(0 < value < 5 for value in cell.values())
+
+
+def test_products_of_a_pretrained_encoder(tmp_path, tiny_bert) -> None:
+    write_docs(tmp_path / "docs.spacy")
+    options = ("--system", "piqn_ner", "--batch-size", "1", "--batch-size", "2", "--repeats", "1")
+    table = invoke(
+        app_of(products.main), tmp_path / "docs.spacy", *options, "--transformer", tiny_bert
+    )
+    assert "| system | batch | encoder alone, by MKL | prediction, by MKL |" in table
+    assert table.count("`piqn_ner`") == 2
 
 
 def test_what_a_pipe_costs_beside_its_model(tmp_path) -> None:

@@ -47,12 +47,13 @@ MAY_IMPORT = {
     "layers": ("matching",),
     "matching": (),
     "files": (),
+    "msgpack": (),
     "settings": (),
     # How entities nest is counted in one place.
     "tables": ("corpora.spans", "corpora.statistics"),
     "displacy": ("tables",),
     "about": (),
-    "": ("tables", "displacy"),
+    "": ("tables", "displacy", "msgpack"),
 }
 # Formats of files are called as their authors call them.
 FORMATS = (ROOT / "corpora" / "formats" / "mrc_json.py",)
