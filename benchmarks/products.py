@@ -63,9 +63,11 @@ def ratios(
         "prediction": lambda: seconds(nlp, docs, batch_size),
         "training": lambda: training_seconds(nlp, docs, batch_size=batch_size),
     }
-    others = {"mkl": without_one_dnn} if transformer else {"blis": by_thinc, "mkl": without_one_dnn}
+    others: Dict[str, Callable[[Callable[[], float]], float]] = {"mkl": without_one_dnn}
+    if not transformer:
+        others = {"blis": partial(by_thinc, nlp), **others}
     return {
-        f"{part}_by_{library}": ratio(run, partial(other, nlp, run), repeats)
+        f"{part}_by_{library}": ratio(run, partial(other, run), repeats)
         for part, run in parts.items()
         for library, other in others.items()
     }
@@ -91,7 +93,7 @@ def by_thinc(nlp: Language, run: Callable[[], float]) -> float:
             node.ops = TorchProducts()
 
 
-def without_one_dnn(nlp: Language, run: Callable[[], float]) -> float:
+def without_one_dnn(run: Callable[[], float]) -> float:
     """Time with products as torch makes them by itself."""
     with mock.patch.object(quick_products, "is_quick", lambda: False):
         return run()
