@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 # Multiplications of a product below which it costs less than the choice of a library.
-FEW = 2**21
+FEW = 2**22
 # Steps of the number of rows in each octave, so that shapes repeat.
 STEPS = 8
 
