@@ -2,9 +2,6 @@
 
 from spacy_nested_ner.about import __version__
 from spacy_nested_ner.displacy import render
-from spacy_nested_ner.msgpack import ask_packages_once
 from spacy_nested_ner.tables import to_dicts, to_frame
 
 __all__ = ["__version__", "render", "to_dicts", "to_frame"]
-
-ask_packages_once()

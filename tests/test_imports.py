@@ -17,7 +17,7 @@ ROOT = Path(spacy_nested_ner.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
-ANYWHERE = ("about", "settings", "files")
+ANYWHERE = ("about", "settings", "files", "msgpack")
 MAY_IMPORT = {
     "cli": (
         "scale",
@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "tables": ("corpora.spans", "corpora.statistics"),
     "displacy": ("tables",),
     "about": (),
-    "": ("tables", "displacy", "msgpack"),
+    "": ("tables", "displacy"),
 }
 # Formats of files are called as their authors call them.
 FORMATS = (ROOT / "corpora" / "formats" / "mrc_json.py",)

@@ -1,15 +1,30 @@
 """How srsly packs after this package has been imported."""
 
+import subprocess
+import sys
+
 import catalogue
 import numpy as np
+import pytest
 import srsly
 from srsly.msgpack import msgpack_decoders, msgpack_encoders
 
-import spacy_nested_ner  # noqa: F401
 from spacy_nested_ner.msgpack import ask_packages_once
 
 
+@pytest.mark.parametrize("module", ["pipeline.component", "corpora.docbin"])
+def test_who_packs_docs_has_asked(module):
+    code = (
+        f"import spacy_nested_ner.{module}; from srsly.msgpack import msgpack_decoders as d, "
+        "msgpack_encoders as e; print(d.entry_points, e.entry_points)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
 def test_packages_are_not_asked_again(monkeypatch):
+    ask_packages_once()
+
     def asked(registry):
         raise AssertionError(registry.namespace)
 

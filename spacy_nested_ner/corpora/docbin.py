@@ -21,6 +21,9 @@ from spacy.vocab import Vocab
 from srsly.msgpack import Packer
 
 from spacy_nested_ner.files import settle
+from spacy_nested_ner.msgpack import ask_packages_once
+
+ask_packages_once()
 
 KEPT_IN_MEMORY = 1 << 20
 """Bytes of one part of one file that are kept in memory before they go to disk."""

@@ -32,6 +32,7 @@ from spacy_nested_ner.model.types import (
     encoder_of,
     system_of,
 )
+from spacy_nested_ner.msgpack import ask_packages_once
 from spacy_nested_ner.pipeline.annotation import annotated_docs
 from spacy_nested_ner.pipeline.decode import choose_ents, select_spans, spans_per_doc, without_space
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_keys, gold_segments, lost_gold
@@ -41,6 +42,8 @@ from spacy_nested_ner.pipeline.segments import Segments, cut_segments, lacks_sen
 from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN, remember, usual_length
 from spacy_nested_ner.training.adversarial import NotAdversarial, learn_twice
 from spacy_nested_ner.training.optimizer import HEAD, GroupedOptimizer
+
+ask_packages_once()  # before spaCy reads docs to train on
 
 WHOLE_DOC = (
     "it learned from single sentences and now reads docs of more than {whole} words without "

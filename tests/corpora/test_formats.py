@@ -128,7 +128,7 @@ def test_imports_point_one_way():
     for file in PACKAGE.rglob("*.py"):
         room = file.parent.name
         for name in imported(file):
-            if name == "spacy_nested_ner.files":  # how all rooms write
+            if name in ("spacy_nested_ner.files", "spacy_nested_ner.msgpack"):  # how docs are kept
                 assert room not in MAY_IMPORT, f"{file}: {name}"
                 continue
             package, _, module = name.partition("spacy_nested_ner.corpora.")
