@@ -83,7 +83,8 @@ def ratio(run: Callable[[], float], other: Callable[[], float], repeats: int) ->
 
 def by_thinc(nlp: Language, run: Callable[[], float]) -> float:
     """Time with Thinc's products in its layers."""
-    nodes = [n for n in nlp.get_pipe("ner").model.walk() if type(n.ops) is TorchProducts]  # type: ignore[attr-defined]
+    pipe: Any = nlp.get_pipe("ner")
+    nodes = [node for node in pipe.model.walk() if type(node.ops) is TorchProducts]
     for node in nodes:
         node.ops = NumpyOps()
     try:

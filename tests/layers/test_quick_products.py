@@ -1,6 +1,7 @@
 """Products of float32 by oneDNN."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,18 +19,30 @@ from spacy_nested_ner.layers.quick_products import (
     with_quick_products,
 )
 
-HAS_SETTING = hasattr(getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision")
 FEW_ROWS = FEW // (32 * 48)  # that are many enough for the layers here
 ROWS = [1, FEW_ROWS, FEW_ROWS + 1, FEW_ROWS + 2, 3000]
 
 
+@pytest.fixture
+def setting(monkeypatch):
+    """What holds torch's setting; of an older torch, which has none, something in its place."""
+    if not hasattr(products._setting(), "fp32_precision"):
+        held = SimpleNamespace(fp32_precision="none")
+        monkeypatch.setattr(products, "_setting", lambda: held)
+    return products._setting()
+
+
+@pytest.fixture
+def quick(monkeypatch, setting):
+    """A CPU on which oneDNN is used."""
+    monkeypatch.setattr(products, "is_quick", lambda: True)
+
+
 @pytest.fixture(params=["of this machine", "quick"])
-def cpu(request, monkeypatch):
+def cpu(request):
     """This CPU, and one on which oneDNN is used; elsewhere oneDNN may round to bfloat16."""
     if request.param == "quick":
-        if not HAS_SETTING:
-            pytest.skip("This torch cannot be told to multiply with oneDNN.")
-        monkeypatch.setattr(products, "is_quick", lambda: True)
+        request.getfixturevalue("quick")
     return {"rtol": 2e-2, "atol": 0.5} if request.param == "quick" else {"rtol": 1e-4, "atol": 1e-4}
 
 
@@ -66,9 +79,8 @@ def test_a_quick_layer_and_its_gradients_are_those_of_torch(shape, bias, cpu):
         assert_close(mine, expected, **cpu)
 
 
-def test_frozen_layers_and_inputs_have_no_gradient(monkeypatch):
+def test_frozen_layers_and_inputs_have_no_gradient(quick):
     layer = with_quick_products(nn.Sequential(nn.Linear(32, 48)))[0].requires_grad_(False)
-    monkeypatch.setattr(products, "is_quick", lambda: HAS_SETTING)
     inputs = torch.ones(FEW_ROWS + 1, 32, requires_grad=True)
     layer(inputs).sum().backward()
     assert layer.weight.grad is None and layer.bias.grad is None
@@ -77,8 +89,7 @@ def test_frozen_layers_and_inputs_have_no_gradient(monkeypatch):
     )
 
 
-@pytest.mark.skipif(not products.is_quick(), reason="MKL is as fast on this CPU")
-def test_one_dnn_multiplies_many_rows_in_float32(monkeypatch):
+def test_one_dnn_multiplies_many_rows_in_float32(monkeypatch, quick):
     layer, calls = with_quick_products(nn.Sequential(nn.Linear(32, 48)))[0], []
     apply = products.LinearProduct.apply
     monkeypatch.setattr(products.LinearProduct, "apply", lambda *a: calls.append(a) or apply(*a))
@@ -92,22 +103,17 @@ def test_one_dnn_multiplies_many_rows_in_float32(monkeypatch):
     assert len(calls) == 2
 
 
-@pytest.mark.skipif(not HAS_SETTING, reason="an older torch")
-def test_the_setting_of_torch_is_as_before(monkeypatch):
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
-    monkeypatch.setattr(products, "is_quick", lambda: True)
+def test_the_setting_of_torch_is_as_before(setting, quick):
+    before = setting.fp32_precision
     multiply(torch.ones(FEW_ROWS + 1, 32), torch.ones(32, 48))
     with pytest.raises(RuntimeError), by_one_dnn:
-        assert matmul.fp32_precision == "bf16"
+        assert setting.fp32_precision == "bf16"
         torch.mm(torch.ones(2, 3), torch.ones(2, 3))
-    assert matmul.fp32_precision == before
+    assert setting.fp32_precision == before
 
 
-@pytest.mark.skipif(not HAS_SETTING, reason="an older torch")
-def test_threads_that_overlap_leave_the_setting_of_torch(monkeypatch):
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
+def test_threads_that_overlap_leave_the_setting_of_torch(setting):
+    before = setting.fp32_precision
     came_in, may_go = threading.Event(), threading.Event()
 
     def first():
@@ -121,8 +127,8 @@ def test_threads_that_overlap_leave_the_setting_of_torch(monkeypatch):
     with by_one_dnn:
         may_go.set()
         thread.join()
-        assert matmul.fp32_precision == "bf16"
-    assert matmul.fp32_precision == before
+        assert setting.fp32_precision == "bf16"
+    assert setting.fp32_precision == before
 
 
 @pytest.mark.parametrize(
@@ -133,8 +139,7 @@ def test_other_cpus_multiply_as_torch_does(known, monkeypatch):
     assert not products.is_quick.__wrapped__()
 
 
-@pytest.mark.skipif(not HAS_SETTING, reason="an older torch")
-def test_a_cpu_that_rounds_multiplies_as_torch_does(monkeypatch):
+def test_a_cpu_that_rounds_multiplies_as_torch_does(monkeypatch, setting):
     known = {"cpu_name": "AMD", "avx512_f": True}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
     monkeypatch.setattr(torch, "eye", lambda n: torch.full((n, n), 0.99 / n))
