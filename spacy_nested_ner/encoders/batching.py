@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 # Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
-BATCH_PIECES = {"cpu": 256, "cuda": 8192}
+BATCH_PIECES = {"cpu": 512, "cuda": 8192}
 
 
 def pieces_at_once(device: torch.device) -> int:

@@ -23,10 +23,9 @@ from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
-from spacy_nested_ner.layers.dropout import with_quick_dropout
 from spacy_nested_ner.layers.int8 import is_int8
 from spacy_nested_ner.layers.packed_encoder import keep_memory
-from spacy_nested_ner.layers.quick_products import with_quick_products
+from spacy_nested_ner.layers.quick_layers import with_quick_layers
 
 CANNOT_LEARN = (
     "the weights of its encoder are int8, which cannot be trained further. Train the pipeline that "
@@ -110,7 +109,7 @@ class TorchShim(Shim):
     def set_module(self, module: nn.Module) -> None:
         """Take a new module, in evaluation mode, to the device in use."""
         share_gpu_memory()
-        module = with_quick_products(with_quick_dropout(module))
+        module = with_quick_layers(module)
         self._model = module.float().eval().to(get_torch_default_device())
         self.renew_id()
 

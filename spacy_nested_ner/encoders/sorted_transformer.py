@@ -41,7 +41,7 @@ class SortedTransformerSettings(FineTuning):
         longer doc is read in windows that overlap by half; a word's vector comes from the window in
         which it is most central. Nothing is cut off.
     batch_pieces: padded pieces that the encoder sees at once in prediction, for speed and memory
-        only; null for 256 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
+        only; null for 512 on a CPU and 8192 on a GPU. It can be set in `attrs` of a trained model.
     """
 
     word_pooling: str = setting("mean", choices=("max", "mean", "first"))

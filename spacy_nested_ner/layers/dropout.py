@@ -24,11 +24,3 @@ class Dropout(nn.Dropout):
         draws = torch.empty((size + 7) // 8, dtype=torch.long).random_(-(2**63), 2**63 - 1)
         kept = draws.view(torch.uint8)[:size].view(values.shape) >= dropped
         return values * kept.to(values.dtype).mul_(STEPS / (STEPS - dropped))
-
-
-def with_quick_dropout(module: nn.Module) -> nn.Module:
-    """The module itself; each `torch.nn.Dropout` in it has become one that is quick."""
-    for part in module.modules():
-        if type(part) is nn.Dropout:
-            part.__class__ = Dropout  # with the rate and all that others have set on it
-    return module

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from spacy_nested_ner.layers.quick_products import linear
 
 
 class Run(NamedTuple):
@@ -37,7 +38,7 @@ def gru_states(layers: Sequence[nn.GRU], inputs: Sequence[Tensor]) -> Tuple[Tens
     """
     in_weights, weights, in_biases, biases = zip(*(layer.all_weights[0] for layer in layers))
     each = zip(inputs, in_weights, in_biases)
-    projected = [F.linear(words.transpose(0, 1), weight, bias) for words, weight, bias in each]
+    projected = [linear(words.transpose(0, 1), weight, bias) for words, weight, bias in each]
     recurrence = [torch.stack(column) for column in (weights, biases)]
     run = _Recurrence.apply if torch.is_grad_enabled() else _predicted
     states = run(torch.stack(projected, dim=1), *recurrence)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.pooling import mean_inside, soft_inside, words_at
+from spacy_nested_ner.layers.quick_products import linear
 
 
 class SpanClassifier(nn.Module):
@@ -30,8 +31,8 @@ class SpanClassifier(nn.Module):
         """Words as first, then as last, then as any word of an entity, `(B, 3 * N, h)`; or None."""
         if not self.answer_pooling:
             return None
-        parts = self.input.weight[:, self.width :].chunk(3, dim=1)
-        return torch.cat([words @ part.T for part in parts], dim=1)
+        weight = torch.cat(self.input.weight[:, self.width :].chunk(3, dim=1))
+        return torch.cat(linear(words, weight, None).chunk(3, dim=-1), dim=1)
 
     def forward(
         self, spans: Tensor, words: Optional[Tensor], left: Tensor, right: Tensor
@@ -56,7 +57,7 @@ class SpanClassifier(nn.Module):
         return self._logits(spans, words_at(first, left), words_at(last, right), within)
 
     def _logits(self, spans: Tensor, *words: Tensor) -> Tensor:
-        hidden = F.linear(spans, self.input.weight[:, : self.width], self.input.bias)
+        hidden = linear(spans, self.input.weight[:, : self.width], self.input.bias)
         return self.output(self.dropout(F.gelu(sum(words, hidden))))
 
     def grow(self, n_labels: int) -> None:

@@ -1,8 +1,7 @@
 import pytest
 import torch
-from torch import nn
 
-from spacy_nested_ner.layers.dropout import Dropout, with_quick_dropout
+from spacy_nested_ner.layers.dropout import Dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
@@ -39,11 +38,3 @@ def test_it_follows_the_seed_and_the_mode() -> None:
     assert torch.equal(layer.eval()(values), values)
     assert torch.equal(Dropout(0.0)(values), values)
     assert not Dropout(1.0)(values).any()
-
-
-def test_a_module_gets_it_everywhere() -> None:
-    module = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Dropout(0.2), nn.ReLU()), Dropout(0.4))
-    module[1][0].fixed = True
-    found = [m for m in with_quick_dropout(module).modules() if isinstance(m, nn.Dropout)]
-    assert [type(m) for m in found] == [Dropout, Dropout] and [m.p for m in found] == [0.2, 0.4]
-    assert all(m.training for m in found) and found[0].fixed
