@@ -244,8 +244,16 @@ def _version(package: str) -> str:
 def _hardware() -> str:
     """Processor, its cores, and the GPU if there is one."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    name = models[0] if models else platform.processor()
+    text = info.read_text(encoding="utf8") if info.exists() else ""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{name}, {os.cpu_count()} cores{gpu}"
+    return f"{_processor(text)}, {os.cpu_count()} cores{gpu}"
+
+
+def _processor(cpuinfo: str) -> str:
+    """Name and family of the first processor in Linux's `/proc/cpuinfo`: in a cloud processors of
+    different speed have one name."""
+    first = cpuinfo.split("\n\n")[0]
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    found = {key.strip(): value.strip() for key, value in pairs}
+    name = found.get("model name") or platform.processor()
+    return f"{name} family {found['cpu family']}" if "cpu family" in found else name

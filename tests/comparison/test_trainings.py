@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 
 import pytest
 import srsly
 
-from spacy_nested_ner.comparison.trainings import Task, train_each
+from spacy_nested_ner.comparison.trainings import Task, _processor, train_each
 
 
 def die(task: Task) -> dict:
@@ -29,3 +30,11 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
         train_each([Task(settings, new), Task(settings, old)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
+
+
+def test_a_processor_has_its_family() -> None:
+    one = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC: 2\nflags\t:"
+    assert _processor(f"{one}\n\n{one.replace('25', '26')}\n") == "AMD EPYC: 2 family 25"
+    assert _processor("processor\t: 0\nmodel name\t: ARMv8\n") == "ARMv8"
+    assert _processor("processor\t: 0\nBogoMIPS\t: 50\n") == platform.processor()
+    assert _processor("") == platform.processor()
