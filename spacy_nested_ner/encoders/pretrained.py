@@ -42,6 +42,11 @@ def learns_too_fast(encoder: Model[Any, Any], rate: float) -> bool:
     )
 
 
+def is_pretrained(encoder: Model[Any, Any]) -> bool:
+    """Whether a pretrained encoder is a part of this model; one that it listens to is not."""
+    return any(hasattr(shim, "int8") for node in encoder.walk() for shim in node.shims)
+
+
 def is_int8(encoder: Model[Any, Any]) -> bool:
     """Whether a pretrained encoder in this model has int8 weights."""
     return any(getattr(shim, "int8", False) for node in encoder.walk() for shim in node.shims)

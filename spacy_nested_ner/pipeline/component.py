@@ -16,7 +16,7 @@ from spacy.util import minibatch
 from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
-from spacy_nested_ner.encoders.pretrained import is_int8, learns_too_fast
+from spacy_nested_ner.encoders.pretrained import is_int8, is_pretrained, learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
     missing_annotation,
@@ -38,8 +38,20 @@ from spacy_nested_ner.pipeline.decode import choose_ents, select_spans, spans_pe
 from spacy_nested_ner.pipeline.gold import GoldSegments, gold_keys, gold_segments, lost_gold
 from spacy_nested_ner.pipeline.saved import SavedPipe
 from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
-from spacy_nested_ner.pipeline.segments import Segments, cut_segments, lacks_sentences, own_spans
-from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN, remember, usual_length
+from spacy_nested_ner.pipeline.segments import (
+    Segments,
+    cut_segments,
+    docs_of_their_own,
+    in_whole_docs,
+    lacks_sentences,
+    own_spans,
+)
+from spacy_nested_ner.pipeline.sentences import (
+    NOTHING_SEEN,
+    knows_one_at_a_time,
+    remember,
+    usual_length,
+)
 from spacy_nested_ner.training.adversarial import NotAdversarial, learn_twice
 from spacy_nested_ner.training.optimizer import HEAD, GroupedOptimizer
 
@@ -197,7 +209,8 @@ class NestedNER(SavedPipe):
         segments = self.segments(docs)
         if not len(segments.rows):
             return NO_SPANS
-        spans = self.model.predict(HeadInput(docs, segments.rows, options=chosen)).spans
+        read, rows = self.as_read(docs, segments.rows)
+        spans = self.model.predict(HeadInput(read, rows, options=chosen)).spans
         if not np.isfinite(spans.score).all():
             raise ValueError(
                 self._says(
@@ -205,7 +218,7 @@ class NestedNER(SavedPipe):
                     "NaN. Training has diverged; train again with a lower learning rate"
                 )
             )
-        return own_spans(spans, segments.core)
+        return own_spans(in_whole_docs(spans, segments.rows, rows), segments.core)
 
     def segments(self, docs: Iterable[Doc]) -> Segments:
         """What the head reads of these docs to predict; see `cut_segments`.
@@ -220,6 +233,23 @@ class NestedNER(SavedPipe):
                 self._warn_once("sentences", WHOLE_DOC.format(whole=whole))
             whole = None
         return cut_segments(docs, settings.window, settings.stride, whole)
+
+    def as_read(self, docs: List[Doc], rows: np.ndarray) -> Tuple[List[Doc], np.ndarray]:
+        """Docs and rows of `Segments` as the model reads them to predict.
+
+        A pretrained encoder that learned from single sentences finds little in a text of many, too:
+        it gets each segment as a doc of its own, unless `split_sentences` is off. An encoder that
+        convolves looks at few words around a segment, and reads whole docs.
+        """
+        lengths = np.array([len(doc) for doc in docs])
+        if (
+            (rows[:, 2] - rows[:, 1] < lengths[rows[:, 0]]).any()
+            and self._settings().split_sentences
+            and knows_one_at_a_time(self.cfg["learned_from"])
+            and is_pretrained(encoder_of(self.model))
+        ):
+            return docs_of_their_own(docs, rows)
+        return docs, rows
 
     def _segments_as_given(self, docs: List[Doc]) -> Segments:
         settings = self._settings()

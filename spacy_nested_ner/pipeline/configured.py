@@ -63,6 +63,8 @@ class ConfiguredPipe(TrainablePipe):
             raise ValueError(self._says(f"labels must be a list of texts, got {labels!r}"))
         if len(set(labels)) < len(labels):
             raise ValueError(self._says(f"labels must differ, got {labels!r}"))
+        if isinstance(seen, dict):  # a pipe of an older version may know less
+            seen = self.cfg["learned_from"] = {**NOTHING_SEEN, **seen}
         numbers = list(seen.values()) if isinstance(seen, dict) else [None]
         if set(seen) != set(NOTHING_SEEN) or not all(
             isinstance(n, int) and n >= 0 for n in numbers

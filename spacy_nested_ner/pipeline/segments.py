@@ -55,6 +55,24 @@ def cut_segments(
     )
 
 
+def docs_of_their_own(docs: Sequence[Doc], rows: np.ndarray) -> Tuple[List[Doc], np.ndarray]:
+    """Each segment as a doc, and the segments of these docs, in the same order.
+
+    rows: see `Segments`.
+    """
+    parts = [docs[i][start:end].as_doc() for i, start, end in rows.tolist()]
+    return parts, np.array([(i, 0, len(part)) for i, part in enumerate(parts)], dtype=np.int64)
+
+
+def in_whole_docs(spans: ScoredSpans, rows: np.ndarray, read: np.ndarray) -> ScoredSpans:
+    """Spans of the segments that were read as spans of the docs.
+
+    rows: of `Segments`. read: the same segments as they were read, see `docs_of_their_own`.
+    """
+    doc, moved = rows[spans.segment, 0], (rows - read)[spans.segment, 1]
+    return spans._replace(doc=doc, start=spans.start + moved, end=spans.end + moved)
+
+
 def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
     """Only the spans whose middle lies in the core of their segment, see `Segments`."""
     if not len(spans.doc):

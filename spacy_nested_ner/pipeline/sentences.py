@@ -15,8 +15,8 @@ from spacy.tokens import Doc
 # Signs that end a sentence in any script that has some, as spaCy numbers words.
 ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
-# docs where none are set. `single` of them are one sentence by rule.
-NOTHING_SEEN = {"texts": 0, "single": 0, "words": 0, "squared_words": 0}
+# docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own.
+NOTHING_SEEN = {"texts": 0, "single": 0, "alone": 0, "words": 0, "squared_words": 0}
 
 
 def set_sentences(doc: Doc) -> List[Tuple[int, int]]:
@@ -58,8 +58,9 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc]) -> Dict[str, int]:
     """`seen`, which begins as `NOTHING_SEEN`, with the texts of these docs."""
     seen = dict(seen)
     for doc in docs:
-        by_rule = rule_starts(doc)
-        for start, end in set_sentences(doc):
+        by_rule, texts = rule_starts(doc), set_sentences(doc)
+        seen["alone"] += len(texts) == 1
+        for start, end in texts:
             seen["texts"] += 1
             seen["single"] += bisect_right(by_rule, start) == bisect_left(by_rule, end)
             seen["words"] += end - start
@@ -76,3 +77,9 @@ def usual_length(seen: Dict[str, int]) -> Optional[int]:
     mean = seen["words"] / n_texts
     variance = max(0.0, seen["squared_words"] / n_texts - mean**2)
     return math.ceil(mean + 2 * math.sqrt(variance))
+
+
+def knows_one_at_a_time(seen: Dict[str, int]) -> bool:
+    """Whether most of the texts that a pipe learned from were single sentences and docs of their
+    own, so that its encoder has never seen what stands around one."""
+    return usual_length(seen) is not None and 2 * seen["alone"] > seen["texts"]

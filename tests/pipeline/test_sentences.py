@@ -14,6 +14,7 @@ from spacy.training import Example
 
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
+    knows_one_at_a_time,
     remember,
     rule_sentences,
     usual_length,
@@ -156,7 +157,7 @@ def test_usual_length_by_hand() -> None:
     vocab = spacy.blank("en").vocab
     docs = [Doc(vocab, words=["w"] * n) for n in (8, 10, 12, 0)]
     seen = remember(NOTHING_SEEN, docs)
-    assert seen == {"texts": 3, "single": 3, "words": 30, "squared_words": 308}
+    assert seen == {"texts": 3, "single": 3, "alone": 3, "words": 30, "squared_words": 308}
     assert usual_length(seen) == 14  # 10 + 2 * sqrt(8 / 3)
     assert usual_length(NOTHING_SEEN) is None
     many = Doc(vocab, words=["a", ".", "b", "."])
@@ -177,3 +178,14 @@ def test_usual_length_by_hand() -> None:
 def test_sentences_by_rule_in_any_language(lang, words, expected) -> None:
     doc = Doc(spacy.blank(lang).vocab, words=words)
     assert rule_sentences(doc) == expected and not doc.has_annotation("SENT_START")
+
+
+def test_one_at_a_time_by_hand() -> None:
+    words = ["w"] * 6
+    (one, empty) = (Doc(VOCAB, words=words[:n]) for n in (6, 0))
+    two = Doc(VOCAB, words=words, sent_starts=[i in (0, 3) for i in range(6)])
+    several = Doc(VOCAB, words=["w", ".", "w", ".", "w"])  # by rule, without boundaries
+    assert knows_one_at_a_time(remember(NOTHING_SEEN, [one, one, one, empty, two]))
+    assert not knows_one_at_a_time(remember(NOTHING_SEEN, [one, one, two]))
+    assert not knows_one_at_a_time(remember(NOTHING_SEEN, [several, several, one]))
+    assert not knows_one_at_a_time(NOTHING_SEEN)

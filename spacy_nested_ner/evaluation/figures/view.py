@@ -85,7 +85,8 @@ class ComponentView(FigureInput):
         if not len(segments):
             return
         model = self.pipe.model
-        rows, _ = encode(model, HeadInput(docs, segments, options=self.options), is_train=False)
+        read = HeadInput(*self.pipe.as_read(docs, segments), options=self.options)
+        rows, _ = encode(model, read, is_train=False)
         for batch in cut_batches(rows.lengths, model.attrs["batch_words"]):
             label = None if rows.label is None else rows.label[batch]
             yield Batch(*rows.read(batch)), label
