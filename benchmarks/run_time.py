@@ -9,6 +9,7 @@ import srsly
 import torch
 import typer
 
+from benchmarks import tables
 from benchmarks.harness import Data, Output, write_output
 from benchmarks.scores import best_threshold, f1_at, found_by
 from benchmarks.systems import only_pipe, read
@@ -29,7 +30,6 @@ def main(
     nlp = load_pipeline(model)
     pipe = only_pipe(nlp, lambda _, pipe: isinstance(pipe, NestedNER), "nested systems")
     docs, own = read(nlp, data, limit), dict(pipe.cfg)
-    typer.echo("| settings | F1 | best F1 | at threshold |\n|---|---|---|---|")
     rows = []
     for text in settings:
         changes = srsly.json_loads(text)
@@ -38,10 +38,11 @@ def main(
         pipe.cfg = {**own, **changes}
         scores = found_by(nlp, docs, pipe.name)
         best, threshold = best_threshold(scores, parts=40)
-        f1 = f1_at(scores, pipe.cfg["threshold"])
-        typer.echo(f"| `{text}` | {100 * f1:.1f} | {100 * best:.1f} | {threshold:.3f} |")
-        rows.append({"settings": changes, "f": f1, "best_f": best, "best_threshold": threshold})
-    write_output(output, {"docs": len(docs), "rows": rows})
+        row = {"settings": text, "f": f1_at(scores, pipe.cfg["threshold"])}
+        rows.append({**row, "best_f": best, "best_threshold": threshold})
+    result = {"docs": len(docs), "rows": rows}
+    typer.echo(tables.measurements(result))
+    write_output(output, result)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ def shares(systems: Dict[str, Any], what: str) -> str:
 MEASURED = {
     "system": ("system", "`{}`"),
     "what": ("", "{}"),
+    "settings": ("settings", "`{}`"),
     "form": ("form", "{}"),
     "labels": ("labels", "{}"),
     "words": ("words", "{}"),
@@ -106,6 +107,8 @@ MEASURED = {
     "steps": ("steps", "{}"),
     "carried": ("go on", "{}"),
     "f": ("F1", "{:.1%}"),
+    "best_f": ("best F1", "{:.1%}"),
+    "best_threshold": ("at threshold", "{:.3f}"),
     "sentences_per_second": ("sentences/s", "{:.0f}"),
     "step_ms": ("step, ms", "{:.0f}"),
     "words_per_cpu_second": ("words per CPU second", "{:.0f}"),

@@ -17,7 +17,8 @@ class PipeSettings(Settings):
     set_ents: replace `doc.ents`, which cannot overlap, by the outermost, innermost or highest
         scored spans; null leaves it alone.
     split_sentences: a component that learned from single sentences splits longer docs that have no
-        sentence boundaries, for itself alone.
+        sentence boundaries, for itself alone, and its pretrained encoder reads docs sentence by
+        sentence, too.
     window: longest segment in tokens; a longer one is read in windows that overlap.
     stride: tokens from the start of one window to the start of the next.
     adversarial: adversarial training: a second pass of each step perturbs the embeddings along
