@@ -2,7 +2,7 @@
 
 import warnings
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Type
 
 from spacy.pipeline import TrainablePipe
 from spacy.vocab import Vocab
@@ -63,9 +63,10 @@ class ConfiguredPipe(TrainablePipe):
             raise ValueError(self._says(f"labels must be a list of texts, got {labels!r}"))
         if len(set(labels)) < len(labels):
             raise ValueError(self._says(f"labels must differ, got {labels!r}"))
+        numbers: List[Any] = [None]
         if isinstance(seen, dict):  # a pipe of an older version may know less
             seen = self.cfg["learned_from"] = {**NOTHING_SEEN, **seen}
-        numbers = list(seen.values()) if isinstance(seen, dict) else [None]
+            numbers = list(seen.values())
         if set(seen) != set(NOTHING_SEEN) or not all(
             isinstance(n, int) and n >= 0 for n in numbers
         ):

@@ -38,11 +38,11 @@ def nlp(request, tiny_bert):
     return train(untrained(request.param, tiny_bert), 20)
 
 
-def document(nlp, boundaries=True):
+def document(nlp):
+    """All sentences, with their boundaries."""
     words = [word for sentence in WORDS for word in sentence]
     starts = {0, *np.cumsum([len(sentence) for sentence in WORDS]).tolist()}
-    set_starts = [i in starts for i in range(len(words))] if boundaries else None
-    return Doc(nlp.vocab, words=words, sent_starts=set_starts)
+    return Doc(nlp.vocab, words=words, sent_starts=[i in starts for i in range(len(words))])
 
 
 def found_in_sentences(nlp):
@@ -95,8 +95,7 @@ def test_so_does_an_encoder_from_scratch():
     assert len(rows) == len(WORDS) and pipe.as_read([doc], rows) == ([doc], rows)
 
 
-def test_a_pipe_of_an_older_version_reads_whole_docs(nlp, tmp_path):
-    nlp.get_pipe("ner").to_disk(tmp_path)
+def test_a_pipe_of_an_older_version_reads_whole_docs(nlp):
     data = spacy.blank("en", config=nlp.config).from_bytes(nlp.to_bytes())
     pipe = data.get_pipe("ner")
     pipe.cfg["learned_from"] = {
