@@ -49,12 +49,14 @@ def shipped_config(name: str) -> Path:
 class Recipe:
     """A config, and in words why it is as it is.
 
-    batches: that the batcher makes of one pass over the training data. reasons: by subject.
-    warnings: what deserves attention, entities that cannot be found first.
+    batches: that the batcher makes of one pass over the training data. undecided: nobody has said
+    what to optimize. reasons: by subject. warnings: what deserves attention, entities that cannot
+    be found first.
     """
 
     config: Config
     batches: int = 1
+    undecided: bool = False
     reasons: Dict[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
 
@@ -75,18 +77,24 @@ class Recipe:
 
     def fit_time(self, minutes: float, gpu_id: int = -1) -> None:
         """Set the length of the training to a time on this machine, by running some of its steps.
+        Where nobody has said what to optimize, and adversarial training leaves fewer steps than the
+        shipped config has, it is left out.
 
         Raises ValueError if the time is too short.
         """
         step, doc, docs = measure(self.config, gpu_id)
         scored = self.training["eval_frequency"]["evaluations"] * PREDICTIONS * doc
-        limit = int(60 * minutes * SCORING_SHARE / scored)
+        dev_docs = min(docs, max(1, int(60 * minutes * SCORING_SHARE / scored)))
+        steps = int((60 * minutes - dev_docs * scored) / step)
+        component = self.config["components"][COMPONENT]
+        if self.undecided and component.get("adversarial") and steps < self.training["max_steps"]:
+            component["adversarial"] = 0.0
+            self.reasons["Encoder"] = transformer_in_words(self.config)
+            return self.fit_time(minutes, gpu_id)
         note = f", {minutes:g} minutes at {step:.2g} s per step"
-        if limit < docs:
-            docs = max(1, limit)
-            self.config["corpora"]["dev"]["limit"] = docs
-            note += f" and scores on the first {docs} docs of dev"
-        steps = int((60 * minutes - docs * scored) / step)
+        if dev_docs < docs:
+            self.config["corpora"]["dev"]["limit"] = dev_docs
+            note += f" and scores on the first {dev_docs} docs of dev"
         if steps < FEWEST_STEPS:
             least = math.ceil(FEWEST_STEPS * step / 6 / (1 - SCORING_SHARE)) / 10
             raise ValueError(
@@ -117,7 +125,7 @@ def recipe_for(
     report = inspect(train_path, dev_path, spans_key=spans_key, lang=lang)
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
-    recipe = Recipe(config)
+    recipe = Recipe(config, undecided=optimize is None)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
     if optimize is None:
         optimize = goal_for(encoder, report["train"])
@@ -212,8 +220,14 @@ def _use_transformer(config: Config, name: str, optimize: Optional[str]) -> str:
     # Where the shipped config leaves it off, it does not gain.
     if optimize is not None and "adversarial" in component:
         component["adversarial"] = float(optimize == ACCURACY)
+    return transformer_in_words(config)
+
+
+def transformer_in_words(config: Config) -> str:
+    """What the pretrained transformer of a config is, and how it learns."""
+    name = config["paths"]["transformer"]
+    how = "with" if config["components"][COMPONENT].get("adversarial") else "without"
     words = f"the pretrained transformer {name}, fine-tuned at a learning rate of its own"
-    how = "with" if component.get("adversarial") else "without"
     return f"{words}, {how} adversarial training"
 
 

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Dict, Optional
 
@@ -21,15 +22,27 @@ AboutOpt = Annotated[
         "there is"
     ),
 ]
+OutputOpt = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--output", "-o", help="Folder for a copy of the pipeline with the card; MODEL stays as is"
+    ),
+]
 
 
-def card_cli(model: PipelineArg, metrics: MetricsArg, about: AboutOpt = None) -> None:
+def card_cli(
+    model: PipelineArg,
+    metrics: MetricsArg,
+    about: AboutOpt = None,
+    output: OutputOpt = None,
+) -> None:
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
     pipeline: `spacy package` makes its README of it."""
     import srsly
 
     from spacy_nested_ner.cli.evaluate import write_json
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta
+    from spacy_nested_ner.files import written_folder
 
     path = model / "meta.json"
     with failing("Cannot write a model card."):
@@ -44,9 +57,14 @@ def card_cli(model: PipelineArg, metrics: MetricsArg, about: AboutOpt = None) ->
             raise ValueError(f"{metrics} {problem}") from err
         except ValueError as err:
             raise ValueError(f"{metrics}: {err}") from err
-        write_json(path, meta)
+        if output is None:
+            write_json(path, meta)
+        else:
+            with written_folder(output, marker="meta.json") as draft:
+                shutil.copytree(model, draft, dirs_exist_ok=True)
+                write_json(draft / "meta.json", meta)
     msg.good("Model card in")
-    typer.echo(str(path.resolve()))
+    typer.echo(str(((output or model) / "meta.json").resolve()))
 
 
 def _read(path: Path) -> Dict[str, Any]:

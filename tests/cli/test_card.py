@@ -65,6 +65,21 @@ def test_a_card_is_written_anew(folder):
     assert notes.count("### Test scores") == notes.count("### Limits") == 1
 
 
+def test_a_copy_has_the_card(folder):
+    model, copy = folder / "model", folder / "copy"
+    before = (model / "meta.json").read_bytes()
+    about = ("--about", folder / "about.json")
+    for _ in range(2):
+        run("card", model, folder / "metrics.json", *about, "--output", copy)
+        assert (model / "meta.json").read_bytes() == before
+        assert "It knows two" in srsly.read_json(copy / "meta.json")["notes"]
+    files = {path.relative_to(model) for path in model.rglob("*")}
+    assert files == {path.relative_to(copy) for path in copy.rglob("*")}
+    assert "holds no meta.json" in run(
+        "card", model, folder / "metrics.json", "--output", folder, code=1
+    )
+
+
 def test_what_is_wrong_is_named_and_nothing_is_written(folder):
     model, metrics = folder / "model", folder / "metrics.json"
     before = (model / "meta.json").read_bytes()

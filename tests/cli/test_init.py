@@ -102,6 +102,30 @@ def test_few_sentences_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -
         assert f"{how} adversarial training" in printed
 
 
+def test_minutes_that_are_few_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -> None:
+    """A step takes 0.5 s, with adversarial training 1 s; the shipped config has 1,000 steps."""
+    monkeypatch.setattr(_recipe, "FEW_SENTENCES", 0)
+    # So few sentences would be read more than 60 times.
+    monkeypatch.setattr(_recipe, "MOST_PASSES", 1000)
+
+    def measured(config, gpu_id):
+        return 0.5 + 0.5 * config["components"]["ner"]["adversarial"], 0.0001, 4
+
+    monkeypatch.setattr(_recipe, "measure", measured)
+    path = tmp_path / "mine.cfg"
+    options = ("--force", "--encoder", tiny_bert, "--minutes")
+    for minutes, goal, adversarial, steps in (
+        (20, (), 1, 1199),
+        (10, (), 0, 1199),
+        (10, ("--optimize", "accuracy"), 1, 599),
+    ):
+        printed = init(corpus, path, *options, minutes, *goal)
+        assert f"{'with' if adversarial else 'without'} adversarial training" in printed
+        config = load_config(path)
+        assert config["components"]["ner"]["adversarial"] == adversarial
+        assert config["training"]["max_steps"] == steps
+
+
 def test_no_such_transformer(corpus, tmp_path) -> None:
     path = tmp_path / "mine.cfg"
     printed = init(corpus, path, "--encoder", tmp_path / "none", code=1)
