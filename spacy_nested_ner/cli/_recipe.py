@@ -123,6 +123,10 @@ def recipe_for(
     from spacy_nested_ner.cli.inspect import inspect
 
     report = inspect(train_path, dev_path, spans_key=spans_key, lang=lang)
+    if not report["dev"]["entities"]:
+        raise ValueError(
+            f"{dev_path} has no entities under spans key {spans_key!r}: a training is scored on it."
+        )
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config, undecided=optimize is None)

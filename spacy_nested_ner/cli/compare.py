@@ -3,8 +3,9 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 import itertools
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, List, Optional, Sequence
 
 import typer
 from wasabi import msg
@@ -112,6 +113,7 @@ def _results(
     if options["cpu_clock"] and options["gpu_id"] >= 0:
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     shared = {**{name: str(path) for name, path in paths.items()}, **options}
+    shared["data"] = _digest(path.read_bytes() for path in paths.values() if path.is_file())
     configs = _configs(systems, shared)
     tasks = [
         _task(configs[name], output, {**shared, "system": name, "seed": number})
@@ -159,6 +161,14 @@ def _lengths(path: Path, spans_key: str, lang: str) -> List[int]:
     return [len(doc) for doc in docs]
 
 
+def _digest(parts: Iterable[bytes]) -> str:
+    """Tells files or configs that have changed from those that were measured."""
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
 def _task(config: Any, output: Path, settings: Dict[str, Any]) -> "Task":
     from spacy_nested_ner.comparison.trainings import Task
     from spacy_nested_ner.training.budget import limit_time
@@ -170,4 +180,5 @@ def _task(config: Any, output: Path, settings: Dict[str, Any]) -> "Task":
     training["before_to_disk"] = None  # thresholds are chosen once, at the end
     limit_time(training, settings["minutes"], settings["cpu_clock"])
     name = f"{settings['system']}_seed{settings['seed']}"
+    settings["config"] = _digest([config.to_str().encode("utf8")])
     return Task(settings, output / f"{name}.json", config.to_str())

@@ -74,11 +74,11 @@ def taught(doc: "Doc", own: "Threshold") -> "Doc":
 
     from spacy_nested_ner.evaluation.data.picking import stretched
     from spacy_nested_ner.evaluation.scores.raw_text import gold_doc
-    from spacy_nested_ner.pipeline.gold import WEIGHTS
+    from spacy_nested_ner.pipeline.gold import TAUGHT, WEIGHTS
 
     copy = gold_doc(doc.vocab, doc)
     found = spans_with_scores(doc, own)
-    spans = [Span(copy, span.start, span.end, label=span.label_) for span, _ in found]
+    spans = [Span(copy, span.start, span.end, label=span.label_, kb_id=TAUGHT) for span, _ in found]
     weights = [round(stretched(score, own.middle), 3) for _, score in found]
     copy.spans[own.spans_key] = SpanGroup(
         copy, name=own.spans_key, spans=spans, attrs={WEIGHTS: weights}

@@ -64,13 +64,17 @@ class TextReading:
 
         usable = self._usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
         pipeline = LoadedPipeline(self.nlp)
+        before = self.nlp.default_error_handler
         self.nlp.set_error_handler(self._failed)  # type: ignore[arg-type]
-        with lowered({self.own.spans_key: self.own}):
-            while batch := list(islice(usable, BATCH)):
-                with pipeline.zone([text for text, _ in batch]) as nlp:
-                    docs = nlp.pipe(batch, as_tuples=True, batch_size=BATCH)
-                    found = [use(doc, name, self.own) for doc, name in docs]
-                yield from found
+        try:
+            with lowered({self.own.spans_key: self.own}):
+                while batch := list(islice(usable, BATCH)):
+                    with pipeline.zone([text for text, _ in batch]) as nlp:
+                        docs = nlp.pipe(batch, as_tuples=True, batch_size=BATCH)
+                        found = [use(doc, name, self.own) for doc, name in docs]
+                    yield from found
+        finally:
+            self.nlp.set_error_handler(before)
 
     def left_out(self) -> str:
         """In words; empty if no text is."""

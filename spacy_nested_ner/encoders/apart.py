@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
-from spacy_nested_ner.encoders.cross_encoder import PairPlaces
 from spacy_nested_ner.encoders.packed import read_packed
+from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.piece_windows import (
     DocPieces,
     Joint,

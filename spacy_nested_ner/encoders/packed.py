@@ -6,14 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import padded_batches
+from spacy_nested_ner.encoders.batching import padded_batches, pieces_at_once
 from spacy_nested_ner.encoders.piece_windows import Window, lengths_of, on_device
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.layers.checkpointing import Again
 from spacy_nested_ner.layers.packed_encoder import PackedEncoder, Packing
-
-# Padded pieces in one batch of the attention.
-ATTENDING = {"cpu": 512, "cuda": 8192}
 
 
 def read_packed(
@@ -74,7 +71,7 @@ def packing(lengths: np.ndarray, device: torch.device) -> Packing:
     other, at least one of them."""
     rows, back, cells = [], torch.empty(int(lengths.sum()), dtype=torch.long), 0
     # On the host, which would wait for a device.
-    for _, places, mask in padded_batches(lengths, ATTENDING.get(device.type, ATTENDING["cuda"])):
+    for _, places, mask in padded_batches(lengths, pieces_at_once(device)):
         back[places[mask]] = cells + mask.flatten().nonzero().squeeze(1)
         cells += mask.numel()
         real = None if mask.all() else mask.to(device, non_blocking=True)

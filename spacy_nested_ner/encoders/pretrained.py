@@ -36,15 +36,23 @@ HIGHEST_RATE = 3e-4
 def learns_too_fast(encoder: Model[Any, Any], rate: float) -> bool:
     """Whether a pretrained encoder in this model learns at a rate for one from scratch."""
     return rate > HIGHEST_RATE and any(
-        isinstance(shim, PretrainedShim) and not node.attrs.get("frozen")
-        for node in encoder.walk()
-        for shim in node.shims
+        not node.attrs.get("frozen") for node in _pretrained_parts(encoder)
     )
 
 
 def is_pretrained(encoder: Model[Any, Any]) -> bool:
     """Whether a pretrained encoder is a part of this model; one that it listens to is not."""
-    return any(hasattr(shim, "int8") for node in encoder.walk() for shim in node.shims)
+    return any(True for _ in _pretrained_parts(encoder))
+
+
+def _pretrained_parts(encoder: Model[Any, Any]) -> Iterator[Model[Any, Any]]:
+    """The parts of a model that hold a pretrained encoder, of this package or of
+    spacy-transformers, which need not be installed."""
+    for node in encoder.walk():
+        for shim in node.shims:
+            names = {kind.__name__ for kind in type(shim).__mro__}
+            if isinstance(shim, PretrainedShim) or "HFShim" in names:
+                yield node
 
 
 def is_int8(encoder: Model[Any, Any]) -> bool:

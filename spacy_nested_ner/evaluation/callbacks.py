@@ -88,7 +88,8 @@ def _fit_on_dev(nlp: Language) -> Tuple[Dict[str, Fit], Dict[str, str]]:
     try:
         config = nlp.config.interpolate()
         (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
-        return fit_thresholds(nlp, list(dev_corpus(nlp)))
+        frozen = config["training"]["frozen_components"]
+        return fit_thresholds(nlp, list(dev_corpus(nlp)), frozen)
     except Exception as err:  # training is not to be lost by what comes after it
         return {}, {name: f"choosing it failed: {err}" for name in nlp.pipe_names}
 

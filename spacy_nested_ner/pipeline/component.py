@@ -103,6 +103,8 @@ class NestedNER(SavedPipe):
         """
         if not isinstance(label, str):
             raise ValueError(Errors.E187)
+        if not label:
+            raise ValueError(self._says("a label must have a name, got ''"))
         with self._named():
             system_of(self.model).describe_label(self.model, label, **details)
         if label in self.labels:
@@ -130,7 +132,7 @@ class NestedNER(SavedPipe):
 
         get_examples (Callable): Returns a representative sample of examples.
         labels (Optional[List[str]]): Labels to use, typically from `spacy init labels`; without
-            them every label of the examples is added.
+            them every label of the examples is added. Warns of docs without a group of spans.
         RAISES (ValueError): If there are no labels; says which span keys the examples have.
         """
         with self._named():
@@ -151,6 +153,8 @@ class NestedNER(SavedPipe):
             )
         if found.docs and self.key not in found.docs:
             self._warn_once("key", found.problem(self.key))
+        elif missing := found.without_key(self.key):
+            self._warn_once("missing", missing)
         head_shim(self.model).fit(self._longest_entity(examples))
         docs = self._annotated([eg.x for eg in sample], nlp)
         rows = self._segments_as_given(docs).rows

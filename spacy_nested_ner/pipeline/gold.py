@@ -17,8 +17,13 @@ WEIGHTS = "weights"
 of the training steps in which it is an entity. On average this is learning from soft labels,
 whatever the loss of a system."""
 
+TAUGHT = "taught"
+"""What `nested-ner teach` gives each span as `kb_id_`. It is kept where the weights are not:
+spaCy's augmenters drop the attributes of a group."""
+
 LOST_REMEDY = {
     "empty": "they hold no word; check the annotation",
+    "no label": "give each span a label",
     "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
     "unknown label": "add the labels at initialize or with add_label",
     "across segments": "no sentence or window holds them; check the sentence boundaries or set a "
@@ -30,11 +35,12 @@ class GoldKeys(NamedTuple):
     """What the references of some examples hold.
 
     labels: under one key of `doc.spans`, in the order of their appearance. docs: how many have
-    spans, by key.
+    spans, by key. total: how many hold words.
     """
 
     labels: List[str]
     docs: Dict[str, int]
+    total: int
 
     def problem(self, spans_key: str) -> str:
         """Why there is nothing to learn under a key, and what to do about it."""
@@ -46,17 +52,33 @@ class GoldKeys(NamedTuple):
             "spans_key to the key of your annotation"
         )
 
+    def without_key(self, spans_key: str) -> str:
+        """What to say of docs without a group of spans under a key that others have; empty if there
+        are none."""
+        count = self.total - self.docs.get(spans_key, 0)
+        if spans_key not in self.docs or not count:
+            return ""
+        return (
+            f"{count} of {self.total} training docs have no doc.spans['{spans_key}']. They are "
+            "learned from as texts without entities. Give those an empty group, and leave out docs "
+            "that are not annotated. spaCy's corpus reader drops all spans where it cuts docs: set "
+            "its max_length to 0 and gold_preproc to false"
+        )
+
 
 def gold_keys(examples: Iterable[Example], spans_key: str) -> GoldKeys:
     """Read the labels under a key, and which keys there are."""
     labels: Dict[str, None] = {}
     docs: Dict[str, int] = {}
+    total = 0
     for example in examples:
-        for key, group in example.reference.spans.items():
+        spans = example.reference.spans
+        total += bool(len(example.reference) or spans)
+        for key, group in spans.items():
             docs[key] = docs.get(key, 0) + 1
             if key == spans_key:
-                labels.update(dict.fromkeys(span.label_ for span in group))
-    return GoldKeys(list(labels), docs)
+                labels.update(dict.fromkeys(span.label_ for span in group if span.label))
+    return GoldKeys(list(labels), docs, total)
 
 
 def lost_gold(lost: Mapping[str, int], where: str) -> Dict[str, str]:
@@ -88,10 +110,10 @@ def gold_segments(
     rows: see `Segments`; those of one doc in the order of the text, none inside another, as
     `cut_segments` gives them. Whitespace at the ends of an entity is left out, as it is in
     predictions. draw: of spans with `WEIGHTS` some are drawn at random; else all are taken.
-    Lost, with the reason: "empty" (no word in it), "misaligned" (no token boundary of the predicted
-    doc fits), "unknown label" and "across segments" (no sentence or window holds it).
+    Lost, with the reason: "empty" (no word in it), "no label", "misaligned" (no token boundary of
+    the predicted doc fits), "unknown label" and "across segments" (no sentence or window holds it).
     """
-    lost = {"empty": 0, "misaligned": 0, "unknown label": 0, "across segments": 0}
+    lost = dict.fromkeys(LOST_REMEDY, 0)
     entities: List[List[GoldEntity]] = [[] for _ in rows]
     begins = np.searchsorted(rows[:, 0], np.arange(len(examples) + 1)).tolist()
     for example, (begin, stop) in zip(examples, pairwise(begins)):
@@ -104,7 +126,7 @@ def gold_segments(
                 lost["empty"] += 1
                 continue
             if label not in label_index:
-                lost["unknown label"] += 1
+                lost["unknown label" if label else "no label"] += 1
                 continue
             holders = range(bisect_left(ends, end), bisect_right(starts, start))
             lost["across segments"] += not holders
@@ -135,11 +157,17 @@ def aligned_gold(
 def drawn(reference: Doc, spans_key: str) -> List[Span]:
     """The spans under a key; of those with weights each with its weight as probability.
 
-    Raises ValueError if there are not as many weights as spans.
+    Raises ValueError if there are not as many weights as spans, or if they are lost.
     """
     group = reference.spans.get(spans_key, [])
     weights = getattr(group, "attrs", {}).get(WEIGHTS)
     if weights is None:
+        if any(span.kb_id_ == TAUGHT for span in group):
+            raise ValueError(
+                f"doc.spans['{spans_key}'] of '{reference.text[:40]}', of 'nested-ner teach', has "
+                f"lost its {WEIGHTS}. spaCy's augmenters drop them: set the augmenter of the "
+                "corpus reader to null."
+            )
         return list(group)
     if len(weights) != len(group):
         raise ValueError(

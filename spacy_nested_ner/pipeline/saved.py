@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
 
+import numpy as np
 import srsly
 
 from spacy_nested_ner.model.head_model import head_shim, set_tok2vec
@@ -26,12 +27,14 @@ class SavedPipe(ConfiguredPipe):
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """The pipe, with its checksums."""
+        self._check_savable()
         saved = srsly.msgpack_loads(super().to_bytes(exclude=exclude))
         parts = {name: saved[name] for name in PARTS if name in saved}
         return srsly.msgpack_dumps({**saved, CHECKSUMS: _checksums(parts)})
 
     def to_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> None:
         """Save the pipe, with its checksums."""
+        self._check_savable()
         super().to_disk(path, exclude=exclude)
         files = [Path(path) / name for name in PARTS]
         parts = {file.name: file.read_bytes() for file in files if file.is_file()}
@@ -48,7 +51,7 @@ class SavedPipe(ConfiguredPipe):
         del saved, parts  # weights can be large
         for name in names:
             with self._loading(f"'{name}' in the bytes"):
-                super().from_bytes(bytes_data, exclude=_others(name, exclude))
+                super().from_bytes(bytes_data, exclude=_others(name, names[0], exclude))
                 self._check_state()
         self._after_loading("the bytes")
         return self
@@ -72,10 +75,18 @@ class SavedPipe(ConfiguredPipe):
         del parts  # weights can be large
         for name in names:
             with self._loading(str(folder / name)):
-                super().from_disk(folder, exclude=_others(name, exclude))
+                super().from_disk(folder, exclude=_others(name, names[0], exclude))
                 self._check_state()
         self._after_loading(str(path))
         return self
+
+    def _check_savable(self) -> None:
+        """Raises ValueError for what could not be loaded again. Settings that NumPy counted become
+        numbers that JSON knows."""
+        for name, value in self.cfg.items():
+            if isinstance(value, np.generic):
+                self.cfg[name] = value.item()
+        self._check_state()
 
     def _read(self, file: Path) -> bytes:
         if not file.is_file():
@@ -139,7 +150,7 @@ def _checksum(name: str, data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _others(name: str, exclude: Iterable[str]) -> list[str]:
+def _others(name: str, first: str, exclude: Iterable[str]) -> list[str]:
     """What to leave out to load one part alone; the vocabulary comes with the first one."""
     others = [other for other in PARTS if other != name]
-    return [*others, *exclude, *([] if name == PARTS[0] else ["vocab"])]
+    return [*others, *exclude, *([] if name == first else ["vocab"])]

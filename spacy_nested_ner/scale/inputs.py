@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
@@ -334,6 +336,14 @@ def _read_csv(path: Path, place: int, first: int, columns: Columns) -> Iterator[
 
 
 def _doc_bin(path: Path) -> Any:
+    """A copy that may be cut. The file is read whole for each of its fragments, so the last one is
+    kept; its docs are packed still."""
+    stat = path.stat()
+    return copy(_loaded_doc_bin(path, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=1)
+def _loaded_doc_bin(path: Path, *_: int) -> Any:
     from spacy.tokens import DocBin
 
     return DocBin().from_disk(path)

@@ -54,6 +54,7 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
     another model, setting or input.
     """
     path = folder / MANIFEST
+    settle(folder)
     if path.is_file():
         if not resume:
             raise ValueError(
@@ -64,20 +65,12 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
                 f"{folder} was begun otherwise: {'; '.join(changes)}. Run with what it was begun "
                 "with, or give another folder"
             )
-        settle(folder)
         return
-    if folder.exists() and (not folder.is_dir() or any(map(_is_foreign, folder.iterdir()))):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and holds no {MANIFEST}. Give another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for draft in folder.iterdir():
-        draft.unlink()
     with written_together([path]) as drafts:
         srsly.write_json(drafts[path], manifest)
-
-
-def _is_foreign(path: Path) -> bool:
-    """Whether it is something else than the draft of a manifest of a killed run."""
-    return not path.name.startswith(f".{MANIFEST}.")
 
 
 def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:

@@ -72,7 +72,11 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     `until_time_is_up.v1` instead of a number of steps.
 
     warmup: share of the time in which the rate rises, 0 to 1 exclusive.
+
+    Raises ValueError for another share.
     """
+    if not 0 <= warmup < 1:
+        raise ValueError(f"{LINEAR_OVER_TIME}: warmup is a share of the time, got {warmup}.")
     while True:
         share = CLOCK.share()
         yield initial_rate * min(share / warmup if warmup else 1.0, (1 - share) / (1 - warmup))
@@ -81,9 +85,10 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
 def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False) -> None:
     """Make a training end after so many minutes, with learning rates that decay over them.
 
-    training: section of a config, which is changed; learning rates whose warm-up is a share of the
-    steps follow the time. An earlier limit is replaced.
+    training: section of a config, which is changed; learning rates of `warmup_linear.v1` follow the
+    time. An earlier limit is replaced.
     """
+    steps = training["max_steps"]
     training.update(max_steps=0, max_epochs=1)
     batcher = training["batcher"]
     if batcher["@batchers"] == UNTIL_TIME_IS_UP:
@@ -98,8 +103,12 @@ def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False
     for key in ("learn_rate", "head_learn_rate"):
         rate = optimizer.get(key)
         if isinstance(rate, dict) and rate["@schedules"] == WARMUP_LINEAR:
+            warmup = rate["warmup_steps"]
+            if warmup >= 1:  # steps; the total may be a reference to max_steps
+                total = rate["total_steps"]
+                warmup = min(0.5, warmup / (total if isinstance(total, int) else max(1, steps)))
             optimizer[key] = {
                 "@schedules": LINEAR_OVER_TIME,
                 "initial_rate": rate["initial_rate"],
-                "warmup": rate["warmup_steps"],
+                "warmup": warmup,
             }

@@ -31,7 +31,7 @@ class GroupedOptimizer(Protocol):
 
 class AdamW(Optimizer):
     """`spacy_nested_ner.AdamW.v1`: Adam with decoupled weight decay (Loshchilov and Hutter 2019),
-    one step over all parameters.
+    one step over the parameters of a component and of all before it.
 
     Weights are updated in place by `flush`, which is called by `step_schedules` (so by
     `spacy train` after each step), by a call with a parameter that is already waiting (a new step
@@ -48,7 +48,8 @@ class AdamW(Optimizer):
     head_learn_rate: rate of the group "head", a number or a schedule; `learn_rate` if None.
     weight_decay: decay per step and unit of learning rate; biases and 1-d parameters have none.
     beta1, beta2, eps: as in Adam.
-    grad_clip: highest norm of the gradient over all parameters of a step together; 0 for no limit.
+    grad_clip: highest norm of the gradient over all parameters that step together; 0 for no limit.
+        A component of this package ends a step with itself: several of them are clipped one by one.
     bias_correction: False for the moments as they are, as in BERT's own optimizer.
     """
 

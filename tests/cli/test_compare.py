@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     assert again.count("done already") == 2 and again.endswith(printed[printed.index("| system") :])
     other = run(corpus, output, *systems, "--minutes", 1, code=1)
     assert "was measured with minutes 0.02, cpu_clock True" in other
+
+
+def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None:
+    own = tmp_path / "corpus"
+    shutil.copytree(corpus, own)
+    output, options = tmp_path / "out", ("--system", "spancat", "--minutes", 0.01, "--cpu-clock")
+    run(own, output, *options)
+    docs = list(DocBin().from_disk(own / "test.spacy").get_docs(spacy.blank("en").vocab))
+    DocBin(docs=docs[:1]).to_disk(own / "test.spacy")
+    assert "was measured with data" in run(own, output, *options, code=1)
 
 
 def test_few_sentences_are_compared_without_adversarial_training(

@@ -175,3 +175,13 @@ def test_what_is_no_data_is_named(corpus, tmp_path, text) -> None:
     odd.write_text(text, encoding="utf8")
     printed = run(odd, corpus / "dev.spacy", tmp_path / "mine.cfg", code=1)
     assert "odd.spacy" in printed and not (tmp_path / "mine.cfg").exists()
+
+
+def test_dev_without_entities(corpus, tmp_path) -> None:
+    DocBin().to_disk(tmp_path / "dev.spacy")
+    paths = (corpus / "train.spacy", tmp_path / "dev.spacy", tmp_path / "mine.cfg")
+    args = ["init", *map(str, paths), "--minutes", "1"]
+    result = CliRunner().invoke(nested_ner_cli, args)
+    assert result.exit_code == 1
+    assert "dev.spacy has no entities" in " ".join(result.output.split())
+    assert not (tmp_path / "mine.cfg").exists()

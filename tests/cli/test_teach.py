@@ -6,6 +6,7 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 from spacy.training import Example
+from spacy.training.augment import create_lower_casing_augmenter
 
 from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline, spans_of, train
@@ -79,3 +80,16 @@ def test_what_cannot_be_used_is_named_and_nothing_is_written(teacher, tmp_path):
     (tmp_path / "blank.txt").write_text(" \n \n", encoding="utf8")
     assert "finds nothing" in run("teach", teacher, tmp_path / "blank.txt", output, code=1)
     assert not output.exists()
+
+
+def test_weights_that_an_augmenter_has_lost_are_missed(taught):
+    """Without them every guess would be an entity."""
+    student = make_pipeline("piqn_ner")
+    docs = list(DocBin().from_disk(taught).get_docs(student.vocab))
+    augment = create_lower_casing_augmenter(1.0)
+    examples = [
+        each for doc in docs for each in augment(student, Example(student.make_doc(doc.text), doc))
+    ]
+    student.initialize(lambda: examples)
+    with pytest.raises(ValueError, match=r"lost its weights.*augmenter"):
+        student.update(examples, sgd=student.create_optimizer())

@@ -8,11 +8,8 @@ import spacy
 import torch
 from spacy.tokens import Doc
 
-from spacy_nested_ner.encoders.cross_encoder import (
-    PairPlaces,
-    build_cross_encoder,
-    question_words,
-)
+from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder, question_words
+from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput
 from spacy_nested_ner.model.pairs import all_pairs
 from tests.conftest import small_cnn

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_nested_ner.encoders import packed
+from spacy_nested_ner.encoders import batching
 from spacy_nested_ner.encoders.packed import packing
 from spacy_nested_ner.encoders.sorted_transformer import build_sorted_transformer, encoder_shim
 from tests.encoders.test_sorted_transformer import make_docs
@@ -19,7 +19,7 @@ def test_every_piece_stands_in_one_row_and_finds_its_way_back(lengths, budget) -
     """Numbers of the pieces go into rows and come back as they were; a row holds one text."""
     lengths = np.array(lengths)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(packed.ATTENDING, "cpu", budget)
+        patch.setitem(batching.BATCH_PIECES, "cpu", budget)
         rows, back = packing(lengths, torch.device("cpu"))
     text = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths))
     cells = []
@@ -38,7 +38,7 @@ def test_every_piece_stands_in_one_row_and_finds_its_way_back(lengths, budget) -
 def test_rows_change_nothing(directory, monkeypatch, budget) -> None:
     """In training, without dropout, as in prediction: docs in one row or in several, and docs that
     are longer than the encoder reads at once."""
-    monkeypatch.setitem(packed.ATTENDING, "cpu", budget)
+    monkeypatch.setitem(batching.BATCH_PIECES, "cpu", budget)
     model = build_sorted_transformer(directory, max_pieces=12, mixed_precision=False)
     model.initialize()
     docs = make_docs()

@@ -138,3 +138,19 @@ def test_a_lower_threshold_finds_what_training_did_not() -> None:
 
 def test_no_colours_where_no_terminal_is() -> None:
     assert "\x1b" not in run_logger(make_pipeline("piqn_ner"), [0.3, 0.2])
+
+
+def test_a_frozen_component_keeps_its_threshold(tmp_path) -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 60)
+    path = saved_docs(tmp_path / "data.spacy")
+    for frozen, thresholds in (([], {"ner"}), (["ner"], set())):
+        config = nlp.config
+        for part in ("train", "dev"):
+            config["corpora"][part]["path"] = path
+        config["training"]["frozen_components"] = frozen
+        nlp.config = config
+        nlp.get_pipe("ner").cfg["threshold"] = 0.99
+        make_fit_threshold()(nlp).to_disk(tmp_path / "saved")
+        saved = spacy.load(tmp_path / "saved")
+        assert set(saved.meta["thresholds"]) == thresholds
+        assert (saved.get_pipe("ner").cfg["threshold"] == 0.99) == bool(frozen)

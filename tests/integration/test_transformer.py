@@ -12,6 +12,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
 
+from spacy_nested_ner.encoders.pretrained import is_pretrained, learns_too_fast
 from spacy_nested_ner.model.head_model import head_shim
 from tests.conftest import (
     SENTENCES,
@@ -190,3 +191,21 @@ def test_four_threads_get_what_one_gets_of_a_transformer_inside(trained, tmp_pat
     nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec"])
     nlp.remove_pipe("transformer")
     assert_threads_agree(nlp, [text for text, _ in SENTENCES] * 5)
+
+
+def test_spacys_own_transformer_in_the_component_counts_as_pretrained(bert) -> None:
+    """It is warned of at a high rate, and reads what it learned from."""
+    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 24, "stride": 18}
+    own = {
+        "@architectures": "spacy-transformers.Tok2VecTransformer.v3",
+        "name": str(bert),
+        "get_spans": spans,
+        "tokenizer_config": {"use_fast": True},
+        "pooling": {"@layers": "reduce_mean.v1"},
+    }
+    nlp = spacy.blank("en")
+    nlp.add_pipe("piqn_ner", config={"model": {**SMALL_MODELS["piqn_ner"], "tok2vec": own}})
+    encoder = nlp.get_pipe("piqn_ner").model.get_ref("tok2vec")
+    assert is_pretrained(encoder)
+    assert learns_too_fast(encoder, 0.01) and not learns_too_fast(encoder, 1e-5)
+    assert not is_pretrained(make_nlp(bert).get_pipe("piqn_ner").model.get_ref("tok2vec"))

@@ -521,3 +521,27 @@ def test_what_is_assigned_names_the_ents_that_can_be_set() -> None:
     nlp = make_pipeline(examples=None, set_ents="outermost")
     assert {"doc.spans", "doc.ents"} <= set(nlp.get_pipe_meta("ner").assigns)
     assert "ner" in nlp.analyze_pipes()["attrs"]["doc.ents"]["assigns"]
+
+
+def test_spans_without_a_label_are_no_label(tmp_path) -> None:
+    """Such a label could be learned and saved, but not loaded."""
+    nlp = make_pipeline("piqn_ner", examples=None)
+    data = make_examples(nlp)
+    doc = data[0].reference
+    doc.spans["sc"] = [*doc.spans["sc"], Span(doc, 0, 1)]
+    with pytest.warns(UserWarning, match=r"'ner'.*1 gold span.*no label.*give each span a label"):
+        nlp.initialize(lambda: data)
+    assert "" not in nlp.get_pipe("ner").labels
+    nlp.to_disk(tmp_path / "saved")
+    assert spacy.load(tmp_path / "saved").get_pipe("ner").labels == nlp.get_pipe("ner").labels
+    with pytest.raises(ValueError, match=r"'ner'.*a label must have a name"):
+        nlp.get_pipe("ner").add_label("")
+
+
+def test_docs_without_a_group_of_spans_are_warned_of() -> None:
+    nlp = make_pipeline("piqn_ner", examples=None)
+    data = make_examples(nlp)
+    for eg in data[:2]:
+        del eg.reference.spans["sc"]
+    with pytest.warns(UserWarning, match=r"'ner'.*2 of 10 training docs .*max_length"):
+        nlp.initialize(lambda: data)

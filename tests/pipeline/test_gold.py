@@ -25,7 +25,7 @@ def test_overlapping_windows_share_an_entity() -> None:
     rows = np.array([[0, 0, 4], [0, 2, 6]])
     gold = gold_segments([example], rows, "sc", LABELS)
     assert gold.entities == [[(0, 0, 1), (2, 3, 0)], [(0, 1, 0)]]
-    assert gold.lost == {"empty": 0, "misaligned": 0, "unknown label": 0, "across segments": 0}
+    assert not any(gold.lost.values())
 
 
 def test_losses_are_counted_by_reason() -> None:
@@ -33,7 +33,8 @@ def test_losses_are_counted_by_reason() -> None:
     example = make_example(list("abcd"), list("abcd"), entities)
     gold = gold_segments([example], np.array([[0, 0, 2], [0, 2, 4]]), "sc", LABELS)
     assert gold.entities == [[(1, 1, 1)], []]
-    assert gold.lost == {"empty": 0, "misaligned": 0, "unknown label": 1, "across segments": 1}
+    found = {reason: count for reason, count in gold.lost.items() if count}
+    assert found == {"unknown label": 1, "across segments": 1}
 
 
 def test_alignment_by_characters() -> None:

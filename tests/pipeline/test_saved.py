@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 from typing import Any, Callable, Dict
 
+import numpy as np
 import pytest
 import spacy
 import srsly
@@ -175,3 +176,30 @@ def test_weights_for_another_config_are_named(saved) -> None:
     assert (
         str(saved / "ner" / "model") in message and "was saved with another config.cfg" in message
     )
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path: Path) -> None:
+    nlp = make_pipeline("piqn_ner")
+    nlp.get_pipe("ner").cfg.update(threshold=np.float32(0.25), window=np.int64(200))
+    nlp.to_disk(tmp_path / "saved")
+    again = spacy.blank("en", config=nlp.config).from_bytes(nlp.to_bytes())
+    for loaded in (spacy.load(tmp_path / "saved"), again):
+        cfg = loaded.get_pipe("ner").cfg
+        assert (cfg["threshold"], cfg["window"]) == (0.25, 200)
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    nlp = make_pipeline("piqn_ner")
+    nlp.get_pipe("ner").cfg["window"] = 100
+    with pytest.raises(ValueError, match=r"'ner'.*stride \(128\) must not be larger"):
+        nlp.to_bytes()
+    with pytest.raises(ValueError, match=r"'ner'.*stride \(128\) must not be larger"):
+        nlp.to_disk(tmp_path / "saved")
+
+
+def test_the_vocabulary_comes_without_the_settings() -> None:
+    pipe = make_pipeline("piqn_ner").get_pipe("ner")
+    pipe.vocab.strings.add("a word of its own")
+    other = make_pipeline("piqn_ner").get_pipe("ner")
+    other.from_bytes(pipe.to_bytes(), exclude=["cfg"])
+    assert "a word of its own" in other.vocab.strings

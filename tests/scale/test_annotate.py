@@ -238,8 +238,9 @@ def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
 
 def test_a_run_killed_before_its_manifest_was_there(model, parts, tmp_path):
     output = tmp_path / "out"
-    output.mkdir()
-    (output / f".{MANIFEST}.draft").write_text("{")
+    (output / f"{DRAFT}ab12" / "new").mkdir(parents=True)
+    (output / f"{DRAFT}ab12" / "lock").touch()
+    (output / f"{DRAFT}ab12" / "new" / MANIFEST).write_text("{")
     annotate(model, parts, output, "--limit", 3, "--resume")
     assert list(files(output)) == ["fragment-0000000.parquet"]
 

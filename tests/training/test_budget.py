@@ -86,3 +86,17 @@ def test_a_config_is_limited() -> None:
     batcher = training["batcher"]
     assert batcher["batcher"]["size"] == 600
     assert (batcher["minutes"], batcher["cpu_clock"]) == (5, True)
+
+
+@pytest.mark.parametrize("total", [2500, "${training.max_steps}"])
+def test_a_warm_up_in_steps_becomes_a_share(total) -> None:
+    rate = {"@schedules": "spacy_nested_ner.warmup_linear.v1", "initial_rate": 0.002}
+    training: Dict[str, Any] = {
+        "max_steps": 2500,
+        "optimizer": {"learn_rate": {**rate, "warmup_steps": 250, "total_steps": total}},
+        "batcher": {"@batchers": "spacy.batch_by_words.v1", "size": 600},
+    }
+    budget.limit_time(training, 3)
+    assert training["optimizer"]["learn_rate"]["warmup"] == 0.1
+    with pytest.raises(ValueError, match=r"warmup is a share of the time, got 250"):
+        next(budget.linear_over_time(0.002, 250))

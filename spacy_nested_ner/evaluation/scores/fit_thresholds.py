@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from spacy.language import Language
@@ -50,7 +50,7 @@ def describe(fit: Fit) -> str:
 
 
 def fit_thresholds(
-    nlp: Language, examples: Sequence[Example]
+    nlp: Language, examples: Sequence[Example], skip: Collection[str] = ()
 ) -> Tuple[Dict[str, Fit], Dict[str, str]]:
     """The best threshold of each component that scores spans: those of this package and spaCy's
     `spancat`. Nothing is changed.
@@ -61,6 +61,7 @@ def fit_thresholds(
 
     examples: with the docs to predict on as the pipeline will get them, as `spacy.training.Corpus`
         makes them.
+    skip: names of components whose thresholds are not to be fitted.
     RETURNS: By component, the fits; and why there is none for the others, as the end of a sentence.
     """
     fits: Dict[str, Fit] = {}
@@ -68,6 +69,9 @@ def fit_thresholds(
     pipes = scored_pipes(nlp)
     writers = {pipe.key: name for name, pipe in pipes.items()}
     for name, pipe in pipes.items():
+        if name in skip:
+            del reasons[name]
+            continue
         gold = [eg for eg in examples if is_annotated(eg.reference, pipe.key)]
         if writers[pipe.key] != name:
             reasons[name] = f"'{writers[pipe.key]}' writes to its key '{pipe.key}' after it"
