@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.protocol import (
+    QUESTION,
     PairEncoderModel,
     PairInput,
     PairReading,
@@ -136,7 +137,10 @@ def question_words(question: str) -> List[str]:
 def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:
     """Read docs and questions; `PairReading.read` joins pairs of them."""
     vocab = X.docs[0].vocab
-    question_docs = [Doc(vocab, words=question_words(question)) for question in X.questions]
+    question_docs = [
+        Doc(vocab, words=question_words(question), user_data={QUESTION: True})
+        for question in X.questions
+    ]
     node, module = model.get_ref("cross"), _cross_shim(model).module
     late = isinstance(module, LateInteraction)
     if module.training != is_train:  # every part is told: too much for every doc

@@ -108,9 +108,14 @@ def listens(model: Model[Any, Any]) -> bool:
     )
 
 
+QUESTION = "is_question"
+"""In `doc.user_data` of the docs that are made of questions. No component annotates them."""
+
+
 def has_annotation(docs: List[Doc], attr: str) -> bool:
-    """Whether any token of the docs has a "tag" or "pos"."""
-    return any(doc.has_annotation(attr.upper()) for doc in docs)
+    """Whether any token of the docs has a "tag" or "pos", or none should have: questions."""
+    texts = [doc for doc in docs if QUESTION not in doc.user_data]
+    return not texts or any(doc.has_annotation(attr.upper()) for doc in texts)
 
 
 def missing_annotation(attr: str) -> str:

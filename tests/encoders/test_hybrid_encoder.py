@@ -647,3 +647,21 @@ def test_a_frozen_tagger_counts_if_it_annotates():
             nlp.initialize(lambda: data)
         nlp.config["training"]["annotating_components"] = ["tok2vec", "tagger"]
         nlp.initialize(lambda: data)
+
+
+@pytest.mark.filterwarnings("error:.*pos_width")
+def test_questions_need_no_tags():
+    """No component tags them: that they have none is no error and no warning."""
+    tags = {**HYBRID, "static_vectors": False, "tok2vec": SMALL_CNN}
+    for own in (None, tags):
+        nlp = make_pipeline("mrc_ner", {"tok2vec": tags, "question_tok2vec": own}, examples=None)
+        nlp.initialize(lambda nlp=nlp: [tagged(eg) for eg in tagged_examples(nlp)])
+        nlp.update([tagged(eg) for eg in tagged_examples(nlp)], sgd=nlp.create_optimizer())
+        nlp.get_pipe("ner").predict([eg.reference for eg in tagged_examples(nlp)])
+
+
+def tagged(example: Example) -> Example:
+    """With the tags on the docs that are read, as a tagger leaves them."""
+    for token, gold in zip(example.predicted, example.reference):
+        token.tag_ = gold.tag_
+    return example
