@@ -77,5 +77,14 @@ def _nested_keys(doc: Doc, spans_key: str) -> Set[str]:
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:
     """Spans by characters, so that texts which differ in whitespace alone can be compared."""
     spans = doc.spans.get(spans_key, [])
-    solid = np.concatenate([[0], np.cumsum([not char.isspace() for char in doc.text])])
+    solid = solid_offsets(doc.text)
     return {(int(solid[s.start_char]), int(solid[s.end_char]), s.label_) for s in spans}
+
+
+def solid_offsets(text: str) -> np.ndarray:
+    """`(characters + 1,)` int: how many characters that are no whitespace stand before each.
+
+    Texts that differ in whitespace alone, as after tokenisation by others, are compared in these.
+    """
+    solid = np.fromiter((not character.isspace() for character in text), bool, len(text))
+    return np.concatenate([[0], np.cumsum(solid)])

@@ -23,11 +23,11 @@ from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
     GoldOrder,
-    solid_offsets,
     span_scores,
 )
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
+from spacy_nested_ner.pipeline.scorer import solid_offsets
 
 KINDS = (
     "right",

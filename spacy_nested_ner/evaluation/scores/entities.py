@@ -10,7 +10,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora.statistics import nesting
-from spacy_nested_ner.pipeline.scorer import Entity
+from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
 
 LONGEST = 20
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
@@ -143,15 +143,6 @@ def span_scores(doc: Doc, spans_key: str) -> np.ndarray:
     if values is None or np.size(values) != count:
         return np.full(count, np.nan)
     return np.asarray(values, dtype=np.float64).reshape(-1)
-
-
-def solid_offsets(text: str) -> np.ndarray:
-    """`(characters + 1,)` int: how many characters that are no whitespace stand before each.
-
-    Texts that differ in whitespace alone, as after tokenisation by others, are compared in these.
-    """
-    solid = np.fromiter((not character.isspace() for character in text), bool, len(text))
-    return np.concatenate([[0], np.cumsum(solid)])
 
 
 class _Text:

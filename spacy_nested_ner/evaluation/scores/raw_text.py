@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_nested_ner.evaluation.scores.entities import solid_offsets
+from spacy_nested_ner.pipeline.scorer import solid_offsets
 
 EXAMPLES = 3
 
