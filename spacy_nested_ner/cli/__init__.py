@@ -8,6 +8,7 @@ Imports as little as possible: spaCy loads this for each of its commands.
 import typer
 from spacy.cli._util import app
 
+from spacy_nested_ner.cli.adapt import adapt_cli
 from spacy_nested_ner.cli.analyze import analyze_cli
 from spacy_nested_ner.cli.annotate import annotate_cli
 from spacy_nested_ner.cli.card import card_cli
@@ -39,6 +40,7 @@ def before_each_command(ctx: typer.Context) -> None:
     ctx.with_resource(plain_output())
 
 
+nested_ner_cli.command("adapt")(adapt_cli)
 nested_ner_cli.command("analyze")(analyze_cli)
 nested_ner_cli.command("annotate")(annotate_cli)
 nested_ner_cli.command("card")(card_cli)

@@ -194,6 +194,26 @@ class PretrainedShim(TorchShim):
         self._tokenizer = _plain_tokenizer(tokenizer.backend_tokenizer.to_str())
         self.set_module(self.wrap(pretrained))
 
+    def load_masked(self) -> Tuple[Any, Any]:
+        """The model of the directory or the hub with the head that guesses masked pieces, and its
+        tokenizer. Where no head was saved, its layer begins as if it were not there.
+
+        Raises ValueError for an encoder that is not there or not supported, or without a mask.
+        """
+        transformers = _transformers(self.architecture)
+        config, tokenizer = self._read_tokenizer(transformers)
+        if tokenizer.mask_token_id is None:
+            raise ValueError(f"{self.architecture}: the tokenizer of '{self.name}' has no mask.")
+        _special_pieces(self.architecture, self.name, tokenizer)
+        with _explain(self.architecture, self.name), _quiet(transformers):
+            model, about = transformers.AutoModelForMaskedLM.from_pretrained(
+                self.name, config=config, output_loading_info=True
+            )
+        for name in about["missing_keys"]:
+            if name.endswith("dense.weight"):
+                nn.init.eye_(model.get_parameter(name))
+        return model, tokenizer
+
     def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
         """Configuration and tokenizer. ValueError if there are none or they are not supported."""
         config = read_config(self.architecture, self.name)
@@ -298,6 +318,18 @@ def _transformers(architecture: str) -> Any:
             "pip install 'spacy_nested_ner[transformers]'."
         ) from err
     return transformers
+
+
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without the advice to train what is new, which is about to happen."""
+    logging = transformers.utils.logging
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 @contextlib.contextmanager

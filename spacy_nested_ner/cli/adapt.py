@@ -1,0 +1,78 @@
+"""`nested-ner adapt`: a pretrained encoder that has read the user's own raw text."""
+
+# No `from __future__ import annotations`: typer reads the annotations at run time.
+
+from pathlib import Path
+from typing import Annotated, Iterator
+
+import typer
+from wasabi import msg
+
+from spacy_nested_ner.cli.options import GpuOpt, TextOpt, TextsArg
+from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.texts import file_texts
+
+EncoderArg = Annotated[
+    str, typer.Argument(metavar="ENCODER", help="Folder or hub name of a pretrained transformer")
+]
+OutputArg = Annotated[
+    Path, typer.Argument(metavar="OUT", help="Folder for the encoder that comes out")
+]
+PassesOpt = Annotated[int, typer.Option(min=1, help="Passes over the texts")]
+RateOpt = Annotated[
+    float, typer.Option(help="Highest learning rate; 0.0001 for an encoder of the size of BERT")
+]
+
+
+def adapt_cli(
+    encoder: EncoderArg,
+    texts_path: TextsArg,
+    output_path: OutputArg,
+    text: TextOpt = "text",
+    passes: PassesOpt = 4,
+    rate: RateOpt = 0.0003,
+    gpu_id: GpuOpt = -1,
+) -> None:
+    """Let a pretrained transformer learn the language of raw text, by guessing masked words, before
+    it learns entities from what is annotated.
+
+    OUT is then given wherever a transformer is named: `--paths.transformer`, `init --encoder`.
+    """
+    from spacy.cli._util import setup_gpu
+    from spacy.util import fix_random_seed
+    from tqdm import tqdm
+
+    from spacy_nested_ner.files import written_folder
+    from spacy_nested_ner.training.adapt import adapt
+
+    with failing("Cannot adapt. Nothing was written."):
+        if rate <= 0:
+            raise ValueError(f"--rate {rate:g} is no learning rate.")
+        texts = file_texts(texts_path, text)
+        setup_gpu(gpu_id, silent=gpu_id < 0)
+        fix_random_seed(0)
+        unusable = 0
+
+        def usable() -> Iterator[str]:
+            nonlocal unusable
+            for _, each in texts:
+                if isinstance(each, str):
+                    yield each
+                else:
+                    unusable += 1
+
+        device = "cpu" if gpu_id < 0 else f"cuda:{gpu_id}"
+        with written_folder(output_path, marker="config.json") as draft:
+            losses = adapt(
+                encoder,
+                usable(),
+                draft,
+                passes,
+                rate,
+                device,
+                lambda steps: tqdm(steps, unit=" steps", mininterval=1.0, disable=None),
+            )
+    if unusable:
+        msg.warn(f"Left out: {unusable} texts that cannot be used.")
+    msg.good(f"Loss of masked words: {losses.first:.2f} at first, {losses.last:.2f} at last.")
+    typer.echo(str(output_path.resolve()))

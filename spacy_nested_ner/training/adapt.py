@@ -1,0 +1,164 @@
+"""A pretrained encoder goes on learning from raw text of one domain before it learns entities
+(Gururangan et al. 2020, *Don't Stop Pretraining*): it guesses masked words (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
+from spacy_nested_ner.encoders.shim import has_bfloat16
+
+# What the errors of an encoder that cannot be read begin with.
+ADAPT = "nested-ner adapt"
+# Of the words, whole ones: what of them is hidden is all of their pieces (Devlin et al. 2019: 0.15
+# of the pieces). Of the hidden pieces, as there: 0.8 masked, 0.1 replaced, 0.1 left.
+HIDDEN, MASKED, REPLACED = 0.2, 0.8, 0.1
+# Longest part of a text, and padded pieces of a step.
+LONGEST, STEP_PIECES = 256, 2400
+WARMUP, WEIGHT_DECAY, CLIP = 0.06, 0.01, 1.0
+# Texts that are sorted by length before they are cut into steps.
+SORTED = 2048
+
+
+class Part(NamedTuple):
+    """Of a text, no longer than the encoder reads at once.
+
+    pieces: ids, those of the ends included. words: number of the word of each piece, -1 for ends.
+    """
+
+    pieces: List[int]
+    words: List[int]
+
+
+class Losses(NamedTuple):
+    """Mean cross-entropy of the hidden pieces, in the first and in the last tenth of the steps."""
+
+    first: float
+    last: float
+
+
+def adapt(
+    name: str,
+    texts: Iterable[str],
+    folder: Path,
+    passes: int,
+    rate: float,
+    device: str = "cpu",
+    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Losses:
+    """Train an encoder on the texts and save it, with its tokenizer, in the form in which it can be
+    loaded by its directory.
+
+    name: directory or hub name. folder: there already, to be filled. passes: over the texts. rate:
+    the highest learning rate; it rises at first and then falls linearly to 0. progress: goes
+    through the steps.
+
+    Raises ValueError if there is no such encoder or no text, or if its tokenizer has no mask.
+    """
+    encoder = PretrainedShim(ADAPT, name, None)
+    model, tokenizer = encoder.load_masked()
+    tokenizer.backend_tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
+    positions = model.config.max_position_embeddings - first_position(model.config.to_dict())
+    parts = [part for text in texts for part in cut_parts(tokenizer, text, min(LONGEST, positions))]
+    if not parts:
+        raise ValueError("There is no text to learn from.")
+    model.to(device).train()
+    steps = [step for _ in range(passes) for step in cut_steps([len(p.pieces) for p in parts])]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=WEIGHT_DECAY)
+    warmup = max(1, int(WARMUP * len(steps)))
+    losses: List[float] = []
+    for number, step in zip(count(), progress(steps)):
+        share = min((number + 1) / warmup, (len(steps) - number) / max(1, len(steps) - warmup))
+        for group in optimizer.param_groups:
+            group["lr"] = rate * min(1.0, share)
+        pieces, mask, hidden = hide(tokenizer, [parts[i] for i in step])
+        if not hidden.any():
+            continue
+        loss = loss_of(model, pieces, mask, hidden, tokenizer, device)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        losses.append(loss.item())
+    model.base_model.to("cpu").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    tenth = max(1, len(losses) // 10)
+    return Losses(_mean(losses[:tenth]), _mean(losses[-tenth:]))
+
+
+def cut_parts(tokenizer: Any, text: str, longest: int) -> Iterator[Part]:
+    """The whole text in parts of at most so many pieces, the two at the ends included."""
+    read = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)
+    words = [-1 if word is None else word for word in read.word_ids()]
+    room = longest - 2
+    for begin in range(0, len(words), room):
+        pieces = read["input_ids"][begin : begin + room]
+        ends = tokenizer.cls_token_id, tokenizer.sep_token_id
+        yield Part([ends[0], *pieces, ends[1]], [-1, *words[begin : begin + room], -1])
+
+
+def cut_steps(lengths: Sequence[int]) -> List[List[int]]:
+    """Indices of the parts of each step of one pass, in random order; those of a step are of about
+    one length."""
+    order = random.sample(range(len(lengths)), len(lengths))
+    steps: List[List[int]] = []
+    for begin in range(0, len(order), SORTED):
+        step: List[int] = []
+        for index in sorted(order[begin : begin + SORTED], key=lambda i: lengths[i]):
+            if step and (len(step) + 1) * lengths[index] > STEP_PIECES:
+                steps.append(step)
+                step = []
+            step.append(index)
+        steps.append(step)
+    random.shuffle(steps)
+    return steps
+
+
+def hide(tokenizer: Any, parts: Sequence[Part]) -> Tuple[Tensor, Tensor, Tensor]:
+    """Pieces, `(parts, longest)` long; and bool of that shape, what is no padding and which pieces
+    are to be guessed: those of words drawn at random."""
+    longest = max(len(part.pieces) for part in parts)
+    pieces = torch.full((len(parts), longest), tokenizer.pad_token_id)
+    mask = torch.zeros(len(parts), longest, dtype=torch.bool)
+    hidden = torch.zeros_like(mask)
+    for row, part in enumerate(parts):
+        drawn = {word for word in set(part.words) - {-1} if random.random() < HIDDEN}
+        pieces[row, : len(part.pieces)] = torch.tensor(part.pieces)
+        mask[row, : len(part.pieces)] = True
+        hidden[row, : len(part.pieces)] = torch.tensor([word in drawn for word in part.words])
+    return pieces, mask, hidden
+
+
+def loss_of(
+    model: Any, pieces: Tensor, mask: Tensor, hidden: Tensor, tokenizer: Any, device: str
+) -> Tensor:
+    """Mean cross-entropy of the hidden pieces; see `hide`."""
+    wanted = pieces[hidden]
+    draw = torch.rand(len(wanted))
+    shown = torch.where(draw < MASKED, torch.tensor(tokenizer.mask_token_id), wanted)
+    others = torch.randint(len(tokenizer), (len(wanted),))
+    pieces = pieces.clone()
+    pieces[hidden] = torch.where(draw >= 1 - REPLACED, others, shown)
+    kind = torch.device(device).type
+    with torch.autocast(kind, dtype=torch.bfloat16, enabled=has_bfloat16(kind)):
+        read = model.base_model(input_ids=pieces.to(device), attention_mask=mask.to(device))
+        # Only what is hidden: the scores of all pieces of the vocabulary are large.
+        logits = head_of(model)(read.last_hidden_state[hidden.to(device)])
+    return F.cross_entropy(logits.float(), wanted.to(device))
+
+
+def head_of(model: Any) -> nn.Module:
+    """What scores the pieces of the vocabulary, in BERT and in RoBERTa."""
+    head: nn.Module = model.cls if hasattr(model, "cls") else model.lm_head
+    return head
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
