@@ -186,8 +186,15 @@ class PretrainedShim(TorchShim):
             raise ValueError(f"{self.architecture}: {INT8_INITIALIZED}")
         transformers = _transformers(self.architecture)
         config, tokenizer = self._read_tokenizer(transformers)
-        with _explain(self.architecture, self.name):
-            pretrained = transformers.AutoModel.from_pretrained(self.name, config=config)
+        with _explain(self.architecture, self.name), _quiet(transformers):
+            pretrained, about = transformers.AutoModel.from_pretrained(
+                self.name, config=config, output_loading_info=True
+            )
+        if missing := [name for name in about["missing_keys"] if not name.startswith("pooler.")]:
+            raise ValueError(
+                f"{self.architecture}: '{self.name}' lacks weights: {', '.join(missing[:3])}"
+                f"{' and others' if missing[3:] else ''}. They would be random."
+            )
         self.config = srsly.json_loads(config.to_json_string(use_diff=False))
         self.special = _special_pieces(self.architecture, self.name, tokenizer)
         self.max_pieces = self._limit(tokenizer.model_max_length)
@@ -322,7 +329,7 @@ def _transformers(architecture: str) -> Any:
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Without the advice to train what is new, which is about to happen."""
+    """Without advice to train what is new: it is about to be trained, or is not used."""
     logging = transformers.utils.logging
     before = logging.get_verbosity()
     logging.set_verbosity_error()

@@ -1,5 +1,6 @@
 """A pretrained encoder as a plain tok2vec: Hugging Face's own vectors, whatever the batches."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from encoders import TEXTS, WIDTH, pooled_by_hand
+from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
 from spacy.tokens import Doc
 from spacy.util import fix_random_seed, registry
 from thinc.api import Adam
@@ -246,3 +247,19 @@ def test_registered_and_cheap_to_import() -> None:
         "assert 'transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_encoder_that_lacks_weights_is_refused(tmp_path):
+    """They would be random, and its vectors with them."""
+    from safetensors.torch import load_file, save_file
+
+    name = save_encoder(tmp_path / "bert", "bert")
+    path = tmp_path / "bert" / "model.safetensors"
+    weights = load_file(path)
+    without = {key: value for key, value in weights.items() if not key.startswith("pooler.")}
+    save_file(without, path, metadata={"format": "pt"})
+    build_sorted_transformer(name).initialize()  # the layer over [CLS] is not used
+    lost = "encoder.layer.1.attention.self.query.weight"
+    save_file({k: v for k, v in without.items() if k != lost}, path, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"lacks weights: {re.escape(lost)}\. "):
+        build_sorted_transformer(name).initialize()

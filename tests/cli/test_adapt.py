@@ -1,0 +1,72 @@
+"""`nested-ner adapt`: an encoder that reads raw text before it learns entities."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import spacy
+import torch
+
+from tests.cli.commands import run
+from tests.conftest import SENTENCES, make_examples, make_pipeline, train
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    path.write_text("\n".join(text for text, _ in SENTENCES), encoding="utf8")
+    return path
+
+
+def weights(folder: Path) -> dict:
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(folder).state_dict()
+
+
+def test_it_guesses_words_and_can_be_taken_for_training(tiny_bert, texts, tmp_path) -> None:
+    before = weights(tiny_bert)
+    printed = run("adapt", tiny_bert, texts, tmp_path / "out", "--passes", 60, "--rate", 0.003)
+    first, last = map(float, re.findall(r"(\d+\.\d+) at", printed))
+    assert last < 0.8 * first
+    assert str((tmp_path / "out").resolve()) in printed
+    after = weights(tmp_path / "out")
+    assert after.keys() == before.keys()
+    layer = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(after[layer], before[layer])
+    assert all(torch.equal(weights(tiny_bert)[name], before[name]) for name in before)
+    tok2vec = {
+        "@architectures": "spacy_nested_ner.SortedTransformer.v1",
+        "name": str(tmp_path / "out"),
+        "mixed_precision": False,
+    }
+    nlp = train(make_pipeline("locate_and_label_ner", {"tok2vec": tok2vec}), 60)
+    assert nlp.evaluate(make_examples(nlp))["nested_f"] > 0.5
+    nlp.to_disk(tmp_path / "trained")
+    assert spacy.load(tmp_path / "trained").evaluate(make_examples(nlp))["nested_f"] > 0.5
+
+
+def test_the_same_texts_give_the_same_encoder(tiny_bert, texts, tmp_path) -> None:
+    for name in ("one", "two"):
+        run("adapt", tiny_bert, texts, tmp_path / name, "--passes", 1)
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    shared = [name for name in one if "pooler" not in name]
+    assert len(shared) > 10 and all(torch.equal(one[name], two[name]) for name in shared)
+
+
+def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> None:
+    out = tmp_path / "out"
+    printed = run("adapt", tmp_path / "none", texts, out, code=1)
+    assert "Cannot adapt" in printed and "there is no directory" in printed
+    assert "no learning rate" in run("adapt", tiny_bert, texts, out, "--rate", 0, code=1)
+    (tmp_path / "blank.txt").write_text("\n \n")
+    assert "no text" in run("adapt", tiny_bert, tmp_path / "blank.txt", out, code=1)
+    assert not out.exists()
+    out.mkdir()
+    (out / "letter").write_text("kept")
+    assert "holds no config.json" in run("adapt", tiny_bert, texts, out, code=1)
+    assert [path.name for path in out.iterdir()] == ["letter"]
