@@ -90,5 +90,4 @@ def test_ones_own_corpus_from_the_export_to_a_package(tmp_path) -> None:
         ("Universität von Stadt 99", "ORG"),
         ("Stadt 99", "ORT"),
     }
-    for step in ("train-own", "evaluate-own", "card-own"):  # no step changes what another made
-        assert f"Skipping '{step}'" in run(step)
+    assert "Skipping 'train-own'" in run("train-own")  # no later step changes what it made

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -31,10 +32,11 @@ class Part(NamedTuple):
     """Of a text, no longer than the encoder reads at once.
 
     pieces: ids, those of the ends included. words: number of the word of each piece, -1 for ends.
+    Both `(pieces,)` int32: all texts are in memory at once.
     """
 
-    pieces: List[int]
-    words: List[int]
+    pieces: np.ndarray
+    words: np.ndarray
 
 
 class Losses(NamedTuple):
@@ -97,11 +99,11 @@ def cut_parts(tokenizer: Any, text: str, longest: int) -> Iterator[Part]:
     """The whole text in parts of at most so many pieces, the two at the ends included."""
     read = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)
     words = [-1 if word is None else word for word in read.word_ids()]
-    room = longest - 2
+    first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, longest - 2
     for begin in range(0, len(words), room):
-        pieces = read["input_ids"][begin : begin + room]
-        ends = tokenizer.cls_token_id, tokenizer.sep_token_id
-        yield Part([ends[0], *pieces, ends[1]], [-1, *words[begin : begin + room], -1])
+        pieces = [first, *read["input_ids"][begin : begin + room], last]
+        of_words = [-1, *words[begin : begin + room], -1]
+        yield Part(np.array(pieces, dtype=np.int32), np.array(of_words, dtype=np.int32))
 
 
 def cut_steps(lengths: Sequence[int]) -> List[List[int]]:
@@ -129,10 +131,11 @@ def hide(tokenizer: Any, parts: Sequence[Part]) -> Tuple[Tensor, Tensor, Tensor]
     mask = torch.zeros(len(parts), longest, dtype=torch.bool)
     hidden = torch.zeros_like(mask)
     for row, part in enumerate(parts):
-        drawn = {word for word in set(part.words) - {-1} if random.random() < HIDDEN}
-        pieces[row, : len(part.pieces)] = torch.tensor(part.pieces)
-        mask[row, : len(part.pieces)] = True
-        hidden[row, : len(part.pieces)] = torch.tensor([word in drawn for word in part.words])
+        length, words = len(part.pieces), np.unique(part.words[part.words >= 0])
+        drawn = words[np.random.random_sample(len(words)) < HIDDEN]
+        pieces[row, :length] = torch.from_numpy(part.pieces)
+        mask[row, :length] = True
+        hidden[row, :length] = torch.from_numpy(np.isin(part.words, drawn))
     return pieces, mask, hidden
 
 
