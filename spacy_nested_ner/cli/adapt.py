@@ -48,6 +48,8 @@ def adapt_cli(
     with failing("Cannot adapt. Nothing was written."):
         if rate <= 0:
             raise ValueError(f"--rate {rate:g} is no learning rate.")
+        if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
+            raise ValueError(f"OUT is the encoder itself, {encoder}. Give another folder.")
         texts = file_texts(texts_path, text)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         fix_random_seed(0)
@@ -62,7 +64,7 @@ def adapt_cli(
                     unusable += 1
 
         device = "cpu" if gpu_id < 0 else f"cuda:{gpu_id}"
-        with written_folder(output_path, marker="config.json") as draft:
+        with written_folder(output_path, marker="model.safetensors") as draft:
             losses = adapt(
                 encoder,
                 usable(),
@@ -74,5 +76,9 @@ def adapt_cli(
             )
     if unusable:
         msg.warn(f"Left out: {unusable} texts that cannot be used.")
-    msg.good(f"Loss of masked words: {losses.first:.2f} at first, {losses.last:.2f} at last.")
+    learned = losses.last < losses.first
+    say = msg.good if learned else msg.warn
+    say(f"Loss of masked words: {losses.first:.2f} at first, {losses.last:.2f} at last.")
+    if not learned:
+        msg.warn("It has not fallen: give more text, more --passes, or a lower --rate.")
     typer.echo(str(output_path.resolve()))

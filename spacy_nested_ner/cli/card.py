@@ -48,6 +48,8 @@ def card_cli(
     with failing("Cannot write a model card."):
         if not path.is_file():
             raise ValueError(f"{model} is no folder of a pipeline: it has no meta.json.")
+        if output is not None and model.resolve() in output.resolve().parents:
+            raise ValueError(f"{output} lies in {model}. Give a folder beside it.")
         report, facts = _read(metrics), _read(about) if about else {}
         check_about(facts, str(about))
         try:

@@ -113,7 +113,9 @@ def _results(
     if options["cpu_clock"] and options["gpu_id"] >= 0:
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     shared = {**{name: str(path) for name, path in paths.items()}, **options}
-    shared["data"] = _digest(path.read_bytes() for path in paths.values() if path.is_file())
+    encoder = Path(options["encoder"])
+    files = [*paths.values(), *(sorted(encoder.iterdir()) if encoder.is_dir() else ())]
+    shared["data"] = _digest(path.read_bytes() for path in files if path.is_file())
     configs = _configs(systems, shared)
     tasks = [
         _task(configs[name], output, {**shared, "system": name, "seed": number})

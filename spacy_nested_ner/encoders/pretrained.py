@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # Model types whose positions start behind the padding index, as RoBERTa's do.
 ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
 SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
+# What guesses masked pieces, in the names of weights.
+HEADS = ("cls.", "lm_head.")
 
 
 # Rates for a pretrained encoder are around 5e-5; those for one from scratch, 1e-3 and more, make it
@@ -190,11 +192,7 @@ class PretrainedShim(TorchShim):
             pretrained, about = transformers.AutoModel.from_pretrained(
                 self.name, config=config, output_loading_info=True
             )
-        if missing := [name for name in about["missing_keys"] if not name.startswith("pooler.")]:
-            raise ValueError(
-                f"{self.architecture}: '{self.name}' lacks weights: {', '.join(missing[:3])}"
-                f"{' and others' if missing[3:] else ''}. They would be random."
-            )
+        self._check_missing(about["missing_keys"], "pooler.")
         self.config = srsly.json_loads(config.to_json_string(use_diff=False))
         self.special = _special_pieces(self.architecture, self.name, tokenizer)
         self.max_pieces = self._limit(tokenizer.model_max_length)
@@ -216,10 +214,19 @@ class PretrainedShim(TorchShim):
             model, about = transformers.AutoModelForMaskedLM.from_pretrained(
                 self.name, config=config, output_loading_info=True
             )
+        self._check_missing(about["missing_keys"], *HEADS)
         for name in about["missing_keys"]:
             if name.endswith("dense.weight"):
                 nn.init.eye_(model.get_parameter(name))
         return model, tokenizer
+
+    def _check_missing(self, names: List[str], *unused: str) -> None:
+        """Raise ValueError for weights that a file lacks. unused: how the names of others begin."""
+        if missing := [name for name in names if not name.startswith(unused)]:
+            raise ValueError(
+                f"{self.architecture}: '{self.name}' lacks weights: {', '.join(missing[:3])}"
+                f"{' and others' if missing[3:] else ''}. They would be random."
+            )
 
     def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
         """Configuration and tokenizer. ValueError if there are none or they are not supported."""

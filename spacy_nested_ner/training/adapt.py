@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import count
 from pathlib import Path
@@ -62,11 +63,11 @@ def adapt(
     the highest learning rate; it rises at first and then falls linearly to 0. progress: goes
     through the steps.
 
-    Raises ValueError if there is no such encoder or no text, or if its tokenizer has no mask.
+    Raises ValueError if there is no such encoder or no text to learn from, if its tokenizer has no
+    mask, or if the rate is too high.
     """
     encoder = PretrainedShim(ADAPT, name, None)
     model, tokenizer = encoder.load_masked()
-    tokenizer.backend_tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
     positions = model.config.max_position_embeddings - first_position(model.config.to_dict())
     parts = [part for text in texts for part in cut_parts(tokenizer, text, min(LONGEST, positions))]
     if not parts:
@@ -89,6 +90,10 @@ def adapt(
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(loss.item())
+        if not math.isfinite(losses[-1]):
+            raise ValueError(f"The loss is {losses[-1]}: a learning rate of {rate:g} is too high.")
+    if not losses:
+        raise ValueError(f"{passes} passes over {len(parts)} short texts hide no word of them.")
     model.base_model.to("cpu").save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     tenth = max(1, len(losses) // 10)
@@ -97,7 +102,13 @@ def adapt(
 
 def cut_parts(tokenizer: Any, text: str, longest: int) -> Iterator[Part]:
     """The whole text in parts of at most so many pieces, the two at the ends included."""
-    read = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)
+    read = tokenizer(
+        text,
+        add_special_tokens=False,
+        split_special_tokens=True,  # "[MASK]" in a text is text
+        truncation=False,
+        verbose=False,
+    )
     words = [-1 if word is None else word for word in read.word_ids()]
     first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, longest - 2
     for begin in range(0, len(words), room):
@@ -164,4 +175,4 @@ def head_of(model: Any) -> nn.Module:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / max(1, len(values))
+    return sum(values) / len(values)

@@ -23,9 +23,11 @@ def texts(tmp_path_factory) -> Path:
 
 
 def weights(folder: Path) -> dict:
-    from transformers import AutoModel
+    """Of the file, without the layer over [CLS], which is not used."""
+    from safetensors.torch import load_file
 
-    return AutoModel.from_pretrained(folder).state_dict()
+    found = load_file(folder / "model.safetensors")
+    return {name: value for name, value in found.items() if not name.startswith("pooler.")}
 
 
 def test_it_guesses_words_and_can_be_taken_for_training(tiny_bert, texts, tmp_path) -> None:
@@ -54,8 +56,7 @@ def test_the_same_texts_give_the_same_encoder(tiny_bert, texts, tmp_path) -> Non
     for name in ("one", "two"):
         run("adapt", tiny_bert, texts, tmp_path / name, "--passes", 1)
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
-    shared = [name for name in one if "pooler" not in name]
-    assert len(shared) > 10 and all(torch.equal(one[name], two[name]) for name in shared)
+    assert len(one) > 10 and all(torch.equal(value, two[name]) for name, value in one.items())
 
 
 def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> None:
@@ -65,8 +66,10 @@ def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> No
     assert "no learning rate" in run("adapt", tiny_bert, texts, out, "--rate", 0, code=1)
     (tmp_path / "blank.txt").write_text("\n \n")
     assert "no text" in run("adapt", tiny_bert, tmp_path / "blank.txt", out, code=1)
+    assert "too high" in run("adapt", tiny_bert, texts, out, "--rate", 1e30, code=1)
     assert not out.exists()
+    assert "the encoder itself" in run("adapt", tiny_bert, texts, tiny_bert, code=1)
     out.mkdir()
     (out / "letter").write_text("kept")
-    assert "holds no config.json" in run("adapt", tiny_bert, texts, out, code=1)
+    assert "holds no model.safetensors" in run("adapt", tiny_bert, texts, out, code=1)
     assert [path.name for path in out.iterdir()] == ["letter"]

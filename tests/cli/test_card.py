@@ -75,6 +75,8 @@ def test_a_copy_has_the_card(folder):
         assert "It knows two" in srsly.read_json(copy / "meta.json")["notes"]
     files = {path.relative_to(model) for path in model.rglob("*")}
     assert files == {path.relative_to(copy) for path in copy.rglob("*")}
+    inside = ("--output", model / "packages")
+    assert "lies in" in run("card", model, folder / "metrics.json", *inside, code=1)
     assert "holds no meta.json" in run(
         "card", model, folder / "metrics.json", "--output", folder, code=1
     )

@@ -16,6 +16,7 @@ from spacy.util import fix_random_seed, registry
 from thinc.api import Adam
 
 from spacy_nested_ner.encoders import shim
+from spacy_nested_ner.encoders.pretrained import PretrainedShim
 from spacy_nested_ner.encoders.sorted_transformer import (
     build_sorted_transformer,
     encoder_shim,
@@ -263,3 +264,5 @@ def test_an_encoder_that_lacks_weights_is_refused(tmp_path):
     save_file({k: v for k, v in without.items() if k != lost}, path, metadata={"format": "pt"})
     with pytest.raises(ValueError, match=rf"lacks weights: {re.escape(lost)}\. "):
         build_sorted_transformer(name).initialize()
+    with pytest.raises(ValueError, match=rf"lacks weights: bert.{re.escape(lost)}\. "):
+        PretrainedShim("x", name, None).load_masked()

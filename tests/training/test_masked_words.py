@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, List, Tuple
 
+import numpy as np
 import pytest
 import torch
 from spacy.util import fix_random_seed
@@ -36,6 +37,10 @@ def test_a_text_is_read_whole(loaded) -> None:
         assert {(part.pieces[0], part.pieces[-1]) for part in parts} == {ends}
         assert [piece for part in parts for piece in part.pieces[1:-1]] == whole
     assert not list(adapt.cut_parts(tokenizer, "", 9))
+    mask = tokenizer.mask_token
+    (part,) = adapt.cut_parts(tokenizer, f"{mask} gene {tokenizer.sep_token}", 200)
+    special = [tokenizer.mask_token_id, tokenizer.sep_token_id]
+    assert not np.isin(part.pieces[1:-1], special).any()  # they are text here
 
 
 def test_whole_words_are_hidden(loaded) -> None:
