@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -338,8 +337,12 @@ def _read_csv(path: Path, place: int, first: int, columns: Columns) -> Iterator[
 def _doc_bin(path: Path) -> Any:
     """A copy that may be cut. The file is read whole for each of its fragments, so the last one is
     kept; its docs are packed still."""
-    stat = path.stat()
-    return copy(_loaded_doc_bin(path, stat.st_mtime_ns, stat.st_size))
+    from spacy.tokens import DocBin
+
+    stat, docs = path.stat(), DocBin()
+    # copy() would pack it into bytes and back.
+    vars(docs).update(vars(_loaded_doc_bin(path, stat.st_mtime_ns, stat.st_size)))
+    return docs
 
 
 @lru_cache(maxsize=1)

@@ -243,9 +243,9 @@ def test_short_sentences_get_extra_rounds_of_queries() -> None:
 
 def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     """Section 3, appendix B, and what the authors' code adds; see docs/systems/piqn_ner.md."""
-    head = from_config("piqn_paper", PIQNSettings, PIQN, width=384, n_labels=5, n_queries=60)
+    head = from_config("piqn_paper", PIQNSettings, PIQN, width=1024, n_labels=5, n_queries=60)
     shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
-    h = 384
+    h = 1024
     # Three layers of a BiLSTM, five blocks, each with a self-attention of its own for queries.
     assert shapes["words.lstm.back.2.weight_hh_l0"] == (4 * h // 2, h // 2)
     assert isinstance(head.left, AdditivePointer) and isinstance(head.right, AdditivePointer)
@@ -257,6 +257,6 @@ def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     assert shapes["classifier.output.weight"] == (6, 3 * h)
     assert shapes["classifier.attention.in_proj_weight"] == (3 * h, h)
     assert not [name for name in shapes if "offset" in name]
-    assert len(shapes) == 145 and sum(v.numel() for v in head.state_dict().values()) == 15_857_672
+    assert len(shapes) == 145 and sum(v.numel() for v in head.state_dict().values()) == 112_410_632
     assert (head.boundary, head.none_weight, head.quantity) == ("sigmoid", None, 0.5)
     assert head.words.lstm.dropout.p == 0.5 and head.classifier.dropout.p == 0.1
