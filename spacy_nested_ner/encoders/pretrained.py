@@ -188,14 +188,7 @@ class PretrainedShim(TorchShim):
             raise ValueError(f"{self.architecture}: {INT8_INITIALIZED}")
         transformers = _transformers(self.architecture)
         config, tokenizer = self._read_tokenizer(transformers)
-        with _explain(self.architecture, self.name), _quiet(transformers):
-            pretrained, about = transformers.AutoModel.from_pretrained(
-                self.name, config=config, output_loading_info=True
-            )
-        self._check_missing(about["missing_keys"], "pooler.")
-        self.config = srsly.json_loads(config.to_json_string(use_diff=False))
-        self.special = _special_pieces(self.architecture, self.name, tokenizer)
-        self.max_pieces = self._limit(tokenizer.model_max_length)
+        pretrained, _ = self._read_weights(transformers, transformers.AutoModel, config, "pooler.")
         self._tokenizer = _plain_tokenizer(tokenizer.backend_tokenizer.to_str())
         self.set_module(self.wrap(pretrained))
 
@@ -209,27 +202,31 @@ class PretrainedShim(TorchShim):
         config, tokenizer = self._read_tokenizer(transformers)
         if tokenizer.mask_token_id is None:
             raise ValueError(f"{self.architecture}: the tokenizer of '{self.name}' has no mask.")
-        _special_pieces(self.architecture, self.name, tokenizer)
-        with _explain(self.architecture, self.name), _quiet(transformers):
-            model, about = transformers.AutoModelForMaskedLM.from_pretrained(
-                self.name, config=config, output_loading_info=True
-            )
-        self._check_missing(about["missing_keys"], *HEADS)
-        for name in about["missing_keys"]:
+        kind = transformers.AutoModelForMaskedLM
+        model, new = self._read_weights(transformers, kind, config, *HEADS)
+        for name in new:
             if name.endswith("dense.weight"):
                 nn.init.eye_(model.get_parameter(name))
         return model, tokenizer
 
-    def _check_missing(self, names: List[str], *unused: str) -> None:
-        """Raise ValueError for weights that a file lacks. unused: how the names of others begin."""
-        if missing := [name for name in names if not name.startswith(unused)]:
+    def _read_weights(
+        self, transformers: Any, kind: Any, config: Any, *dispensable: str
+    ) -> Tuple[Any, List[str]]:
+        """A model of that kind, and the names of the weights that its files lack. ValueError if
+        they lack others than those whose names begin as `dispensable`."""
+        with _explain(self.architecture, self.name), _quiet(transformers):
+            model, about = kind.from_pretrained(self.name, config=config, output_loading_info=True)
+        lacking: List[str] = about["missing_keys"]
+        if missing := [name for name in lacking if not name.startswith(dispensable)]:
             raise ValueError(
                 f"{self.architecture}: '{self.name}' lacks weights: {', '.join(missing[:3])}"
                 f"{' and others' if missing[3:] else ''}. They would be random."
             )
+        return model, lacking
 
     def _read_tokenizer(self, transformers: Any) -> Tuple[Any, Any]:
-        """Configuration and tokenizer. ValueError if there are none or they are not supported."""
+        """Configuration and tokenizer, and what of them is kept. ValueError if there are none or
+        they are not supported."""
         config = read_config(self.architecture, self.name)
         with _explain(self.architecture, self.name):
             tokenizer = transformers.AutoTokenizer.from_pretrained(self.name, use_fast=True)
@@ -237,6 +234,9 @@ class PretrainedShim(TorchShim):
             raise ValueError(
                 f"{self.architecture}: '{self.name}' has no fast tokenizer (tokenizer.json)."
             )
+        self.config = srsly.json_loads(config.to_json_string(use_diff=False))
+        self.special = _special_pieces(self.architecture, self.name, tokenizer)
+        self.max_pieces = self._limit(tokenizer.model_max_length)
         return config, tokenizer
 
     def _limit(self, tokenizer_limit: int) -> int:

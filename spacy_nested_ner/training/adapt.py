@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import count
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
@@ -14,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
+from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.pretrained import PretrainedShim
 from spacy_nested_ner.encoders.shim import has_bfloat16
+from spacy_nested_ner.training.schedules import warmup_linear
 
 # What the errors of an encoder that cannot be read begin with.
 ADAPT = "nested-ner adapt"
@@ -68,19 +69,18 @@ def adapt(
     """
     encoder = PretrainedShim(ADAPT, name, None)
     model, tokenizer = encoder.load_masked()
-    positions = model.config.max_position_embeddings - first_position(model.config.to_dict())
-    parts = [part for text in texts for part in cut_parts(tokenizer, text, min(LONGEST, positions))]
+    longest = min(LONGEST, encoder.max_pieces)
+    parts = [part for text in texts for part in cut_parts(tokenizer, text, longest)]
     if not parts:
         raise ValueError("There is no text to learn from.")
     model.to(device).train()
-    steps = [step for _ in range(passes) for step in cut_steps([len(p.pieces) for p in parts])]
+    lengths = np.array([len(part.pieces) for part in parts])
+    steps = [step for _ in range(passes) for step in cut_steps(lengths)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=WEIGHT_DECAY)
-    warmup = max(1, int(WARMUP * len(steps)))
     losses: List[float] = []
-    for number, step in zip(count(), progress(steps)):
-        share = min((number + 1) / warmup, (len(steps) - number) / max(1, len(steps) - warmup))
+    for current, step in zip(warmup_linear(rate, WARMUP, len(steps)), progress(steps)):
         for group in optimizer.param_groups:
-            group["lr"] = rate * min(1.0, share)
+            group["lr"] = current
         pieces, mask, hidden = hide(tokenizer, [parts[i] for i in step])
         if not hidden.any():
             continue
@@ -117,19 +117,12 @@ def cut_parts(tokenizer: Any, text: str, longest: int) -> Iterator[Part]:
         yield Part(np.array(pieces, dtype=np.int32), np.array(of_words, dtype=np.int32))
 
 
-def cut_steps(lengths: Sequence[int]) -> List[List[int]]:
+def cut_steps(lengths: np.ndarray) -> List[np.ndarray]:
     """Indices of the parts of each step of one pass, in random order; those of a step are of about
-    one length."""
-    order = random.sample(range(len(lengths)), len(lengths))
-    steps: List[List[int]] = []
-    for begin in range(0, len(order), SORTED):
-        step: List[int] = []
-        for index in sorted(order[begin : begin + SORTED], key=lambda i: lengths[i]):
-            if step and (len(step) + 1) * lengths[index] > STEP_PIECES:
-                steps.append(step)
-                step = []
-            step.append(index)
-        steps.append(step)
+    one length. lengths: `(parts,)` int."""
+    order = np.random.permutation(len(lengths))
+    chunks = [order[begin : begin + SORTED] for begin in range(0, len(order), SORTED)]
+    steps = [chunk[step] for chunk in chunks for step in cut_batches(lengths[chunk], STEP_PIECES)]
     random.shuffle(steps)
     return steps
 

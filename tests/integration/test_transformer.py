@@ -36,17 +36,17 @@ LISTENER = {
 }
 
 
+def reading(bert: Path) -> Dict[str, Any]:
+    """Settings of a transformer that splits long docs."""
+    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 24, "stride": 18}
+    return {"name": str(bert), "get_spans": spans, "tokenizer_config": {"use_fast": True}}
+
+
 def make_nlp(bert: Path) -> Language:
     """A transformer that splits long docs, and a small component that listens to it."""
     fix_random_seed(0)
     nlp = spacy.blank("en")
-    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 24, "stride": 18}
-    model = {
-        "@architectures": "spacy-transformers.TransformerModel.v3",
-        "name": str(bert),
-        "get_spans": spans,
-        "tokenizer_config": {"use_fast": True},
-    }
+    model = {"@architectures": "spacy-transformers.TransformerModel.v3", **reading(bert)}
     nlp.add_pipe("transformer", config={"model": model})
     head = {**SMALL_MODELS["piqn_ner"], "tok2vec": LISTENER}
     nlp.add_pipe("piqn_ner", config={"model": head})
@@ -195,13 +195,10 @@ def test_four_threads_get_what_one_gets_of_a_transformer_inside(trained, tmp_pat
 
 def test_spacys_own_transformer_in_the_component_counts_as_pretrained(bert) -> None:
     """It is warned of at a high rate, and reads what it learned from."""
-    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 24, "stride": 18}
     own = {
         "@architectures": "spacy-transformers.Tok2VecTransformer.v3",
-        "name": str(bert),
-        "get_spans": spans,
-        "tokenizer_config": {"use_fast": True},
         "pooling": {"@layers": "reduce_mean.v1"},
+        **reading(bert),
     }
     nlp = spacy.blank("en")
     nlp.add_pipe("piqn_ner", config={"model": {**SMALL_MODELS["piqn_ner"], "tok2vec": own}})

@@ -61,7 +61,7 @@ def test_whole_words_are_hidden(loaded) -> None:
 
 def test_every_part_is_in_one_step() -> None:
     fix_random_seed(0)
-    lengths = [3 + i * 7 % 250 for i in range(5000)]
+    lengths = np.array([3 + i * 7 % 250 for i in range(5000)])
     steps = adapt.cut_steps(lengths)
     assert sorted(index for step in steps for index in step) == list(range(5000))
     padded = [len(step) * max(lengths[i] for i in step) for step in steps]
