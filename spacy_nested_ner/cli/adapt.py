@@ -3,14 +3,14 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import Annotated, Iterator
+from typing import Annotated
 
 import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.texts import file_texts
+from spacy_nested_ner.cli.texts import UsableTexts, file_texts
 
 EncoderArg = Annotated[
     str, typer.Argument(metavar="ENCODER", help="Folder or hub name of a pretrained transformer")
@@ -53,29 +53,20 @@ def adapt_cli(
         texts = file_texts(texts_path, text)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         fix_random_seed(0)
-        unusable = 0
-
-        def usable() -> Iterator[str]:
-            nonlocal unusable
-            for _, each in texts:
-                if isinstance(each, str):
-                    yield each
-                else:
-                    unusable += 1
-
+        reading = UsableTexts()
         device = "cpu" if gpu_id < 0 else f"cuda:{gpu_id}"
         with written_folder(output_path, marker="model.safetensors") as draft:
             losses = adapt(
                 encoder,
-                usable(),
+                (each for each, _ in reading.usable(texts)),
                 draft,
                 passes,
                 rate,
                 device,
                 lambda steps: tqdm(steps, unit=" steps", mininterval=1.0, disable=None),
             )
-    if unusable:
-        msg.warn(f"Left out: {unusable} texts that cannot be used.")
+    if reading.unusable:
+        msg.warn(reading.left_out())
     learned = losses.last < losses.first
     say = msg.good if learned else msg.warn
     say(f"Loss of masked words: {losses.first:.2f} at first, {losses.last:.2f} at last.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 from wasabi import msg
 
@@ -37,20 +37,54 @@ def file_texts(path: Path, column: str) -> Iterator[Tuple[str, Text]]:
     return (pair for ids, texts in batches for pair in zip(ids, texts))
 
 
-class TextReading:
+class UsableTexts:
+    """Texts, of which those that cannot be used are counted and left out.
+
+    longest: characters of one; None for any number. texts: how many were read. unusable: how many
+    of them cannot be used. first: what is wrong with the first of these.
+    """
+
+    def __init__(self, longest: Optional[int] = None) -> None:
+        self.longest = longest
+        self.texts = self.unusable = 0
+        self.first = ""
+
+    def usable(self, texts: Iterable[Tuple[str, Text]]) -> Iterator[Tuple[str, str]]:
+        """Each text with its id, blank ones left out, too."""
+        for name, text in texts:
+            self.texts += 1
+            if not isinstance(text, str):
+                self.problem(name, text.problem)
+            elif self.longest is not None and len(text) > self.longest:
+                most = self.longest
+                self.problem(name, f"{len(text)} characters, the pipeline takes {most} at most")
+            elif text.strip():
+                yield text, name
+
+    def problem(self, name: str, what: str) -> None:
+        """Count a text. what: is wrong with it."""
+        self.unusable += 1
+        self.first = self.first or f"The text with the id {name!r}: {what}."
+
+    def left_out(self) -> str:
+        """In words; empty if no text is."""
+        if not self.unusable:
+            return ""
+        return f"Left out: {self.unusable} texts that cannot be used. {self.first}"
+
+
+class TextReading(UsableTexts):
     """Texts, each read once by a pipeline, down to the lowest threshold of one of its components.
 
-    own: the component that writes the spans. texts: how many were read. unusable: how many of them
-    cannot be used. first: what is wrong with the first of these.
+    own: the component that writes the spans.
 
     Raises ValueError if no component writes them that gives scores, or if it was never trained.
     """
 
     def __init__(self, nlp: Language, spans_key: str) -> None:
+        super().__init__(nlp.max_length)
         self.nlp = nlp
         self.own = scored_component(nlp, spans_key)
-        self.texts = self.unusable = 0
-        self.first = ""
 
     def map(
         self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str, Threshold], Found]
@@ -62,7 +96,7 @@ class TextReading:
         from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
         from spacy_nested_ner.scale.pipelines import LoadedPipeline
 
-        usable = self._usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
+        usable = self.usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
         pipeline = LoadedPipeline(self.nlp)
         before = self.nlp.default_error_handler
         self.nlp.set_error_handler(self._failed)  # type: ignore[arg-type]
@@ -76,30 +110,9 @@ class TextReading:
         finally:
             self.nlp.set_error_handler(before)
 
-    def left_out(self) -> str:
-        """In words; empty if no text is."""
-        if not self.unusable:
-            return ""
-        return f"Left out: {self.unusable} texts that cannot be used. {self.first}"
-
-    def _usable(self, texts: Iterator[Tuple[str, Text]]) -> Iterator[Tuple[str, str]]:
-        for name, text in texts:
-            self.texts += 1
-            if not isinstance(text, str):
-                self._problem(name, text.problem)
-            elif len(text) > self.nlp.max_length:
-                most = self.nlp.max_length
-                self._problem(name, f"{len(text)} characters, the pipeline takes {most} at most")
-            elif text.strip():
-                yield text, name
-
     def _failed(self, component: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
         for doc in docs:
-            self._problem(doc._context, f"{component!r} fails on it: {error}")
-
-    def _problem(self, name: str, what: str) -> None:
-        self.unusable += 1
-        self.first = self.first or f"The text with the id {name!r}: {what}."
+            self.problem(doc._context, f"{component!r} fails on it: {error}")
 
 
 def scored_component(nlp: Language, spans_key: str) -> Threshold:

@@ -73,3 +73,10 @@ def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> No
     (out / "letter").write_text("kept")
     assert "holds no model.safetensors" in run("adapt", tiny_bert, texts, out, code=1)
     assert [path.name for path in out.iterdir()] == ["letter"]
+
+
+def test_texts_that_cannot_be_used_are_told_of(tiny_bert, tmp_path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": null}\n{"text": "IL-2 gene promoter in human T cells"}\n')
+    printed = run("adapt", tiny_bert, path, tmp_path / "out", "--passes", 5)
+    assert "Left out: 1 texts" in printed and "texts.jsonl:1" in printed
