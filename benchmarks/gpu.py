@@ -1,7 +1,7 @@
-"""Tests, training, speed, memory and waits on a GPU, part by part; each takes minutes and no network.
+"""Tests, speed, memory and waits on a GPU, part by part; each takes minutes and no network.
 
 python -m benchmarks.gpu tests results/gpu/tests.json --room heads
-python -m benchmarks.gpu train piqn_ner corpus/genia results/gpu --transformer DIRECTORY
+python -m benchmarks.gpu learn corpus/genia/train.spacy results/gpu/learn.json --transformer DIRECTORY
 python -m benchmarks.gpu predict corpus/genia/dev.spacy results/gpu/predict.json --transformer DIRECTORY
 python -m benchmarks.gpu memory corpus/genia/dev.spacy results/gpu/memory.json --transformer DIRECTORY
 python -m benchmarks.gpu waits corpus/genia/dev.spacy results/gpu/waits.json --transformer DIRECTORY
@@ -11,8 +11,6 @@ measured again. A GPU needs cupy: `pip install cupy-cuda12x`, or what fits its C
 """  # noqa: E501
 
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from itertools import cycle, islice
 from math import ceil
@@ -149,6 +147,7 @@ def learner(system: str, docs: List[Doc], transformer: Optional[str], **changes:
 def run_tests(
     output: Output,
     room: Annotated[List[str], typer.Option(help="Repeat for several")] = list(ROOMS),  # noqa: B006
+    workers: Annotated[int, typer.Option(help="Processes of pytest-xdist; 0: none")] = 0,
     device: Device = "cuda:0",
 ) -> None:
     """Run the tests that make sense on a GPU, room by room; code 1 where one fails."""
@@ -157,7 +156,7 @@ def run_tests(
     results = Results(output, "rooms", device=checked(device))
     for name in room:
         if name not in results.cells:
-            results.add(name, in_process(outcome, ROOMS[name], device))
+            results.add(name, in_process(outcome, ROOMS[name], device, workers))
     rows = [
         [name, cell["passed"], len(cell["failed"]), len(cell["skipped"])]
         for name, cell in results.cells.items()
@@ -169,10 +168,11 @@ def run_tests(
         raise typer.Exit(1)
 
 
-def outcome(files: List[str], device: str) -> Dict[str, Any]:
+def outcome(files: List[str], device: str, workers: int = 0) -> Dict[str, Any]:
     """How many tests pass, which fail and which are skipped, with the reasons."""
     seen = Outcomes()
     args = [*(str(ROOT / file) for file in files), "--device", device, "-q", "--tb=short"]
+    args += ["-n", str(workers)] if workers else []
     code = pytest.main([*args, "-p", "no:cacheprovider", f"--rootdir={ROOT}"], plugins=[seen])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         seen.failed[", ".join(files)] = f"pytest ended with code {int(code)}"
@@ -201,33 +201,22 @@ class Outcomes:
             self.failed[report.nodeid] = report.longreprtext.splitlines()[-1]
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def train(
-    context: typer.Context,
-    system: Annotated[str, typer.Argument(help="Factory, or spancat")],
-    corpus: Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")],
-    output: Annotated[Path, typer.Argument(help="Folder for models and JSON")],
+@app.command()
+def learn(
+    data: Data,
+    output: Output,
     transformer: Transformer = None,
-    minutes: Annotated[float, typer.Option(help="Of training; scoring comes on top")] = 8.0,
-    docs: Annotated[int, typer.Option(help="To measure the speed of learning on")] = 1024,
+    system: Systems = SYSTEMS,
+    docs: int = 1024,
     device: Device = "cuda:0",
 ) -> None:
-    """Learning in mixed precision: sentences per second, then F1 after some minutes.
+    """Sentences per second and ms of a training step, in mixed precision.
 
-    Further options are those of `python -m benchmarks.compare run`, which trains.
+    What is learned in some minutes: `python -m benchmarks.compare run` with --gpu-id 0.
     """
-    settings = {"device": device, "docs": docs}
-    task = Task(corpus / "train.spacy", output / "learning.json", transformer, settings)
-    measure_each(task, [system], ["learning"], learning_speed)
-    options = ["--system", system, "--minutes", str(minutes)]
-    if transformer is not None:
-        options += ["--transformer", transformer, "--mixed-precision"]
-    if device != "cpu":
-        options += ["--gpu-id", device.removeprefix("cuda:")]
-    program = [sys.executable, "-m", "benchmarks.compare", "run", str(corpus), str(output)]
-    done = subprocess.run([*program, *options, *context.args], check=False)
+    task = Task(data, output, transformer, {"device": device, "docs": docs})
+    measure_each(task, system, ["learning"], learning_speed)
     typer.echo(tables.measurements({"cells": list(task.results().cells.values())}))
-    raise typer.Exit(done.returncode)
 
 
 def learning_speed(task: Task, system: str, names: List[str]) -> Cells:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
+from spacy_nested_ner.encoders.batching import cut_batches, on_device, pieces_at_once, spread
 from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.piece_windows import (
@@ -147,12 +147,14 @@ def read_windows(
     lengths = Pool.of(windows).lengths
     begins, states, total = np.zeros_like(lengths), [], 0
     for batch in cut_batches(lengths, pieces_at_once(device)):
-        ids, mask, _ = (t.to(device) for t in shim.pad_windows([windows[i] for i in batch]))
+        ids, mask, _ = (
+            t.to(device, non_blocking=True) for t in shim.pad_windows([windows[i] for i in batch])
+        )
         states.append(read(ids, torch.full_like(ids, of_type), mask).flatten(0, 1))
         begins[batch] = total + ids.shape[1] * np.arange(len(batch))
         total += ids.numel()
     places, mask_of_places = spread(begins, lengths)
-    index = torch.from_numpy(places[mask_of_places]).to(device)
+    index = on_device(places[mask_of_places], device)
     return torch.cat(states).index_select(0, index)
 
 
@@ -206,9 +208,9 @@ def read_together(
         pieces = Projected(*(torch.cat([question, own]) for question, own in both))
 
     def read(pairs: np.ndarray) -> Tuple[Tensor, Tensor]:
-        index, mask, wanted = (torch.from_numpy(a).to(states.device) for a in rows.of(pairs))
+        index, mask, wanted = (on_device(a, states.device) for a in rows.of(pairs))
         ends, words, has_piece = (
-            torch.from_numpy(a).to(states.device) for a in rows.words(pairs, wanted.shape[1])
+            on_device(a, states.device) for a in rows.words(pairs, wanted.shape[1])
         )
         with mode():
             flat = split.join(pieces, index, mask, wanted).float().flatten(0, 1)
@@ -278,9 +280,7 @@ def read_late(
     """What reads pairs by late interaction; words of each segment."""
     device = states.device
     with mode():
-        first, last = (
-            states.index_select(0, torch.from_numpy(e).to(device)) for e in sentences.ends
-        )
+        first, last = (states.index_select(0, on_device(e, device)) for e in sentences.ends)
         words = layer.read_words(torch.cat([first, last], dim=-1))
     pieceless = not sentences.has_piece.all()
 
@@ -288,7 +288,7 @@ def read_late(
         segment, question = pairs.T
         word, is_word = spread(sentences.first_word[segment], sentences.n_words[segment])
         index, word_mask, asked_index, asked_mask, has_piece = (
-            torch.from_numpy(array).to(device)
+            on_device(array, device)
             for array in (
                 word,
                 is_word,

@@ -15,6 +15,11 @@ def pieces_at_once(device: torch.device) -> int:
     return BATCH_PIECES.get(device.type, BATCH_PIECES["cuda"])
 
 
+def on_device(array: np.ndarray, device: torch.device | str) -> Tensor:
+    """An array of the host as a tensor; a GPU gets a copy that is not waited for."""
+    return torch.from_numpy(array).to(device, non_blocking=True)
+
+
 def cut_batches(
     lengths: np.ndarray, budget: int, padding: Optional[int] = None
 ) -> List[np.ndarray]:
@@ -81,6 +86,4 @@ def padded_batches(
         position = np.arange(lengths[rows].max())
         mask = position < lengths[rows, None]
         places = begins[rows, None] + position * mask
-        yield PaddedBatch(
-            rows, torch.from_numpy(places).to(device), torch.from_numpy(mask).to(device)
-        )
+        yield PaddedBatch(rows, on_device(places, device), on_device(mask, device))

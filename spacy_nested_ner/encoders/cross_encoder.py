@@ -11,6 +11,7 @@ from thinc.api import Model
 from thinc.util import to_numpy
 from torch import Tensor, nn
 
+from spacy_nested_ner.encoders.batching import on_device
 from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.protocol import (
     QUESTION,
@@ -164,7 +165,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
         return module(pool[index], mask, words), word_mask
 
     def tensors(*arrays: np.ndarray) -> List[Tensor]:
-        return [torch.from_numpy(array).to(pool.device) for array in arrays]
+        return [on_device(array, pool.device) for array in arrays]
 
     lengths = places.question_lengths[X.pairs[:, 1]] + places.lengths[X.pairs[:, 0]]
     return PairReading(lengths, read), backprop

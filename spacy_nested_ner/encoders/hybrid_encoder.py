@@ -14,7 +14,7 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import padded_batches
+from spacy_nested_ner.encoders.batching import on_device, padded_batches
 from spacy_nested_ner.encoders.protocol import (
     AnnotationEncoderModel,
     Tok2VecModel,
@@ -293,7 +293,9 @@ def _words(
     is_train: bool,
 ) -> Tensor:
     """All words of all docs, one after the other, `(words, width)`."""
-    module, device = parts_shim(model).module, get_torch_default_device()
+    module = parts_shim(model).module
+    parameter = next(module.parameters(), None)
+    device = get_torch_default_device() if parameter is None else parameter.device
     docs = [doc for doc in X if len(doc)]
     own = _own_parts(model, docs, device, is_train)
     if embedded is not None:  # with a dropout of its own
@@ -334,7 +336,7 @@ def _characters(module: HybridWords, docs: List[Doc], budget: int, device: torch
     for batch, index, mask in padded_batches(forms.lengths, budget, device):
         vectors.append(module.characters(forms.characters[index], mask))
         rows.append(batch)
-    back = torch.from_numpy(np.argsort(np.concatenate(rows))).to(device)
+    back = on_device(np.argsort(np.concatenate(rows)), device)
     return torch.cat(vectors)[back][forms.form_of_word]
 
 

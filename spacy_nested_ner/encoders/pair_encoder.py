@@ -11,6 +11,7 @@ from thinc.api import Model
 from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.apart import LateShim, late_shim, read_apart
+from spacy_nested_ner.encoders.batching import on_device
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
 from spacy_nested_ner.encoders.pretrained import (
     ROBERTA_TYPES,
@@ -197,10 +198,10 @@ def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
         bounds = [(0, len(pieces))] if pair.windows is None else pair.windows[0]
         inputs.extend((pair.question, pieces[begin:end]) for begin, end in bounds)
     device = next(shim.module.parameters()).device
-    ids, types, mask = (torch.from_numpy(array).to(device) for array in shim.pad(inputs))
+    ids, types, mask = (on_device(array, device) for array in shim.pad(inputs))
     states = shim.read(ids, mask, types).float()
     places, words, has_piece = (
-        torch.from_numpy(array).to(device)
+        on_device(array, device)
         for array in _places_of_words(shim, pairs, first_input, states.shape[1])
     )
     flat = states.flatten(0, 1)

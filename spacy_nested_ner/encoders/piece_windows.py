@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spacy_nested_ner.encoders.batching import on_device
+
 # Pieces of a doc, `(pieces,)` long ids, and where those of each word begin, `(words + 1,)` long.
 DocPieces = Tuple[np.ndarray, np.ndarray]
 
@@ -143,11 +145,6 @@ def overlapping_windows(cuts: np.ndarray, room: int) -> List[Tuple[int, int]]:
             windows.append((begin, end))
         here = max(here + 1, last_cut(begin + room // 2))
     return windows
-
-
-def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """An array of the host as a tensor; a GPU gets a copy that is not waited for."""
-    return torch.from_numpy(array).to(device, non_blocking=True)
 
 
 def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:

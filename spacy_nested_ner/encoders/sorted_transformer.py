@@ -11,14 +11,13 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
+from spacy_nested_ner.encoders.batching import cut_batches, on_device, pieces_at_once
 from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
     join_words,
     lengths_of,
-    on_device,
     pool_flat,
     pool_windows,
     vector_order,

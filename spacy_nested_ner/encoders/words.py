@@ -6,9 +6,10 @@ import threading
 from typing import Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
+import torch
 from spacy.tokens import Doc
 from thinc.api import Model, PyTorchShim, get_torch_default_device
-from thinc.util import torch2xp, xp2torch
+from thinc.util import is_cupy_array, torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.encoders.protocol import Tok2VecModel
@@ -86,8 +87,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def to_torch(array: Any, requires_grad: bool) -> Tensor:
-    """An array of the ops in use as a tensor on the device in use."""
-    return xp2torch(array, requires_grad=requires_grad, device=get_torch_default_device())
+    """An array as a tensor on its GPU, or else on the device in use, which Thinc knows only in the
+    thread that asked for it."""
+    on_gpu = is_cupy_array(array)
+    device = torch.device("cuda", array.device.id) if on_gpu else get_torch_default_device()
+    return xp2torch(array, requires_grad=requires_grad, device=device)
 
 
 def gradient_of(gradient: Optional[Tensor], like: Tensor) -> Any:

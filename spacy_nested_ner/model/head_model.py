@@ -8,7 +8,7 @@ import torch
 from thinc.api import Model
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.batching import cut_batches, on_device
 from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim
@@ -33,6 +33,9 @@ Backprop = Callable[[Any], List[Any]]
 
 # Padded words from which a further batch costs a head less than they do.
 PADDING = 64
+# A GPU is given so many times `batch_words` at once, however much is padding: a batch more costs it
+# more than they do.
+ON_GPU = 8
 
 
 def build_head_model(system: System, encoder: Model, settings: ModelSettings) -> HeadModel:
@@ -164,7 +167,10 @@ def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
 
 
 def _batches(model: HeadModel, rows: Rows) -> List[np.ndarray]:
-    return cut_batches(rows.lengths, model.attrs["batch_words"], PADDING)
+    budget: int = model.attrs["batch_words"]
+    if next(head_shim(model).module.parameters()).is_cuda:
+        return cut_batches(rows.lengths, ON_GPU * budget)
+    return cut_batches(rows.lengths, budget, PADDING)
 
 
 def _losses(model: HeadModel, X: HeadInput, rows: Rows) -> Dict[str, Tensor]:
@@ -206,8 +212,8 @@ def _predict(model: HeadModel, X: HeadInput, rows: Rows) -> ScoredSpans:
             spans = head(words, mask, options=options, queries=queries)
         label = spans.label
         if rows.label is not None:
-            label = torch.from_numpy(rows.label[batch]).to(label.device)[spans.segment]
-        segment = torch.from_numpy(rows.segment[batch]).to(label.device)[spans.segment]
+            label = on_device(rows.label[batch], label.device)[spans.segment]
+        segment = on_device(rows.segment[batch], label.device)[spans.segment]
         found.append(spans._replace(segment=segment, label=label))
     return collect_spans(found, X.segments)
 

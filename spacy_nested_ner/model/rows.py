@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spacy_nested_ner.encoders.batching import on_device
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel, Tok2VecModel
 from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
 from spacy_nested_ner.model.types import HeadInput
@@ -65,7 +66,7 @@ def _segment_rows(
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         padded, mask = pad(words, X.segments, offsets, batch)
-        own = None if queries is None else queries[torch.from_numpy(batch).to(words.device)]
+        own = None if queries is None else queries[on_device(batch, words.device)]
         return padded, mask, own
 
     n_segments, lengths = len(X.segments), X.segments[:, 2] - X.segments[:, 1]

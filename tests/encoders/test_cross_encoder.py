@@ -95,7 +95,7 @@ def test_gradients_reach_what_reads_the_words(question_width, depth) -> None:
     def loss(is_train: bool) -> Tuple[torch.Tensor, Any]:
         reading, backprop = model(X, is_train)
         words, mask = reading.read(np.arange(8))
-        return (words * goal * mask.unsqueeze(-1)).sum(), backprop
+        return (words * goal.to(words.device) * mask.unsqueeze(-1)).sum(), backprop
 
     with torch.enable_grad():
         value, backprop = loss(True)
@@ -112,7 +112,8 @@ def test_gradients_reach_what_reads_the_words(question_width, depth) -> None:
             node.set_param("W", weights + sign * step)
             values.append(float(loss(False)[0].detach()))
         node.set_param("W", weights)
-        assert (values[0] - values[1]) / 2 == pytest.approx((gradient * step).sum(), rel=0.05)
+        slope = float((gradient * step).sum())
+        assert (values[0] - values[1]) / 2 == pytest.approx(slope, rel=0.05)
 
 
 def test_the_layers_cannot_be_called_alone() -> None:

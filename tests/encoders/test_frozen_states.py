@@ -96,7 +96,8 @@ def test_upper_layers_learn_as_ever(directory, max_pieces) -> None:
         found = gradients(model, docs)
         assert set(found) == {name for name in expected if name.startswith("encoder.layer.1.")}
         for name, gradient in found.items():
-            np.testing.assert_allclose(gradient, expected[name], atol=1e-5)
+            # Of up to 50; a GPU adds in any order.
+            np.testing.assert_allclose(gradient, expected[name], rtol=1e-5, atol=1e-4)
             encoder_shim(model).module.get_parameter(name).grad = None
 
 

@@ -7,7 +7,7 @@ import spacy
 import torch
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.api import Adam, Model, set_dropout_rate
+from thinc.api import Adam, Model, set_dropout_rate, torch2xp
 
 from spacy_nested_ner.encoders.hybrid_encoder import build_hybrid_encoder, parts_shim
 from spacy_nested_ner.encoders.word_features import character_codes
@@ -218,22 +218,23 @@ def test_character_vectors_equal_those_of_a_plain_bidirectional_layer(cell, pool
         docs, char_width=8, char_embedding_width=4, char_cell=cell, char_pooling=pooling
     )
     encoder = own_module(model).characters
+    device = encoder.embedding.weight.device
     plain = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
-    plain = plain(4, 4, batch_first=True, bidirectional=True)
+    plain = plain(4, 4, batch_first=True, bidirectional=True).to(device)
     for name, parameter in encoder.rnn.ahead[0].named_parameters():
         getattr(plain, name).data = parameter.data
     for name, parameter in encoder.rnn.back[0].named_parameters():
         getattr(plain, f"{name}_reverse").data = parameter.data
     words = [token.text for doc in docs for token in doc]
     for word, row in zip(words, flat(model.predict(docs))):
-        codes = torch.tensor([[*(ord(c) - 32 for c in word), END]])
+        codes = torch.tensor([[*(ord(c) - 32 for c in word), END]], device=device)
         with torch.no_grad():
             states = plain(encoder.embedding(codes))[0][0]
         if pooling == "mean":
             expected = states.mean(dim=0)
         else:
             expected = torch.cat([states[-1, :4], states[0, 4:]])
-        np.testing.assert_allclose(row, expected.numpy(), atol=1e-6)
+        np.testing.assert_allclose(row, expected, atol=1e-5)
 
 
 def test_characters_of_a_form_are_encoded_once(monkeypatch):
@@ -334,7 +335,8 @@ def test_gradients_reach_every_parameter(way):
 def test_gradients_are_those_of_finite_differences(way):
     docs = make_docs()[:5]
     model = make_model(docs, **{**ALL, "static_width": 6}, **WAYS[way])
-    weights = np.random.default_rng(0).normal(size=(len(docs), 20, 50)).astype("f")
+    drawn = np.random.default_rng(0).normal(size=(len(docs), 20, 50))
+    weights = model.ops.asarray(drawn.astype("f"))
 
     def loss() -> float:
         vectors = model.predict(docs)
@@ -346,7 +348,7 @@ def test_gradients_are_those_of_finite_differences(way):
     vectors, backprop = model(docs, is_train=True)
     backprop([w[: a.shape[0], : a.shape[1]].copy() for w, a in zip(weights, vectors)])
     moved = {
-        n: (p.data.cpu().numpy(), p.grad.cpu().numpy())
+        n: (torch2xp(p.data), torch2xp(p.grad))  # which share their memory
         for n, p in own_module(model).named_parameters()
     }
     for node in model.walk():

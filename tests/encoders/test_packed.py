@@ -38,7 +38,8 @@ def test_every_piece_stands_in_one_row_and_finds_its_way_back(lengths, budget) -
 def test_rows_change_nothing(directory, monkeypatch, budget) -> None:
     """In training, without dropout, as in prediction: docs in one row or in several, and docs that
     are longer than the encoder reads at once."""
-    monkeypatch.setitem(batching.BATCH_PIECES, "cpu", budget)
+    for kind in ("cpu", "cuda"):
+        monkeypatch.setitem(batching.BATCH_PIECES, kind, budget)
     model = build_sorted_transformer(directory, max_pieces=12, mixed_precision=False)
     model.initialize()
     docs = make_docs()

@@ -91,10 +91,11 @@ def test_a_long_sentence_is_read_in_windows(bert) -> None:
     words, mask = read(model, X, [1])
     assert mask.all() and words.shape[1] == len(X.docs[0])
     read_ids, types, seen = (
-        torch.from_numpy(a) for a in shim.pad([(question, ids[a:b]) for a, b in bounds])
+        torch.from_numpy(a).to(shim.piece_embeddings.device)
+        for a in shim.pad([(question, ids[a:b]) for a, b in bounds])
     )
     with torch.no_grad():
-        states = shim.module(read_ids, attention_mask=seen.long(), token_type_ids=types)[0]
+        states = shim.module(read_ids, attention_mask=seen.long(), token_type_ids=types)[0].cpu()
     pieces = np.concatenate(
         [states[k, shim.skip(question) :][: b - a] for k, (a, b) in enumerate(bounds)]
     )[joint.chosen]
@@ -209,7 +210,7 @@ def test_frozen_encoder_does_not_learn(directory) -> None:
     model = make_model(directory, frozen=True)
     words, _ = model(X, is_train=True)[0].read(np.array([0, 4]))
     assert not words.requires_grad
-    np.testing.assert_array_equal(words.numpy(), read(model, X, [0, 4])[0])
+    np.testing.assert_array_equal(words.cpu().numpy(), read(model, X, [0, 4])[0])
 
 
 def test_saved_model_needs_no_directory(tmp_path) -> None:

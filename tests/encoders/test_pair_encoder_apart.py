@@ -55,11 +55,12 @@ def joined_by_hand(shim, question: np.ndarray, sentence: np.ndarray, joint: int)
     """Pieces of the sentence, one pair alone."""
     n_lower, halves = N_LAYERS - joint, []
     for ids, of_type in ((question, 0), (sentence, shim.sentence_type)):
-        whole = torch.tensor([[shim.special["cls"], *ids, shim.special["sep"]]])
+        pieces = [shim.special["cls"], *ids, shim.special["sep"]]
+        whole = torch.tensor([pieces], device=shim.piece_embeddings.device)
         states = shim.module.embeddings(whole, token_type_ids=torch.full_like(whole, of_type))
         halves.append(layers_of(shim.module, states, 0, n_lower))
     together = layers_of(shim.module, torch.cat(halves, dim=1), n_lower, N_LAYERS)
-    return together[0, len(question) + 3 : -1]
+    return together[0, len(question) + 3 : -1].cpu()
 
 
 @pytest.mark.parametrize("joint", [1, 2])
@@ -215,7 +216,7 @@ def test_averaged_weights_count_within_their_context_alone(deep_bert, joint) -> 
     model, X = make_model(deep_bert, joint), make_input()
     before, _ = read(model, X, [4])
     averages = {
-        (shim.id, name): np.asarray(parameter.detach()) + 0.3
+        (shim.id, name): parameter.detach().cpu().numpy() + 0.3
         for node in model.walk()
         for shim in node.shims
         for name, parameter in shim.module.named_parameters()
@@ -287,7 +288,7 @@ def test_frozen_encoder_does_not_learn(deep_bert, joint) -> None:
     words, _ = model(X, is_train=True)[0].read(np.array([0, 4]))
     # The narrow layer over a frozen encoder is not pretrained: it learns.
     assert words.requires_grad == (joint == 0)
-    np.testing.assert_allclose(words.detach().numpy(), before, atol=1e-6)
+    np.testing.assert_allclose(words.detach().cpu().numpy(), before, atol=1e-5)
     if joint:
         assert rows.take() == len(TEXTS)  # the questions are those of the prediction
     else:

@@ -32,6 +32,7 @@ def test_what_thinc_refuses_is_refused():
         TorchProducts().gemm(np.ones((2, 2)), np.ones((2, 2)))
 
 
+@pytest.mark.no_gpu("cupy multiplies there")
 def test_the_encoder_of_a_component_multiplies_with_torch(monkeypatch):
     nlp = make_pipeline("piqn_ner")
     nlp.initialize(lambda: make_examples(nlp))

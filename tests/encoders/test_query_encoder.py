@@ -13,6 +13,7 @@ from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
 from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam
+from thinc.util import to_numpy
 
 from spacy_nested_ner.encoders.piece_windows import (
     cut_windows,
@@ -106,7 +107,8 @@ def test_queries_depend_on_words_positions_and_each_other(bert):
     for each, lonely in ((model, False), (alone, True)):
         _, before = each.predict((docs, whole(docs)))
         with torch.no_grad():
-            query_shim(each).module.position[0] += torch.randn(WIDTH)
+            position = query_shim(each).module.position
+            position[0] += torch.randn_like(position[0])
         _, after = each.predict((docs, whole(docs)))
         assert np.abs(after[:, 0] - before[:, 0]).max() > 1e-3
         assert np.array_equal(after[:, 1:], before[:, 1:]) == lonely
@@ -318,7 +320,7 @@ def test_queries_of_a_long_segment_are_the_mean_of_its_windows(bert):
     _, asked = model.predict(([doc], np.array([(0, *window) for window in windows])))
     # Pieces up to 13.5, 22.5 and 31.5 belong to the first, the second and the third.
     shares = np.array([14, 9, 9, 13])
-    by_hand = (asked * shares[:, None, None]).sum(0) / 45
+    by_hand = (to_numpy(asked) * shares[:, None, None]).sum(0) / 45
     np.testing.assert_allclose(queries[0], by_hand, atol=1e-5)
 
 
@@ -388,9 +390,8 @@ def test_gradients_of_a_long_segment_reach_all_of_it(directory):
     for what in ("words", "queries"):
         (words, asked), backprop = model((docs, whole(docs)), is_train=True)
         d_words, d_asked = np.zeros_like(words), np.zeros_like(asked)
-        (d_words if what == "words" else d_asked)[...] = np.random.default_rng(0).normal(
-            size=(words if what == "words" else asked).shape
-        )
+        chosen = d_words if what == "words" else d_asked
+        chosen[...] = model.ops.asarray(np.random.default_rng(0).normal(size=chosen.shape))
         backprop((d_words, d_asked))
         read = set(np.concatenate([ids for ids, _ in encoder_shim(model).tokenise(docs)]).tolist())
         gradient = encoder.embeddings.word_embeddings.weight.grad
@@ -438,7 +439,8 @@ def test_gradients_are_those_of_finite_differences(bert):
     encoder_shim(model).module.attention_dropout = 0.0
     (words, queries), backprop = model((docs, whole(docs)), is_train=True)
     rng = np.random.default_rng(0)
-    d_words, d_queries = (rng.normal(size=a.shape).astype("f") for a in (words, queries))
+    drawn = [rng.normal(size=a.shape).astype("f") for a in (words, queries)]
+    d_words, d_queries = (model.ops.asarray(array) for array in drawn)
     backprop((d_words, d_queries))
     moved = {
         "words": encoder_shim(model).module.embeddings.LayerNorm.bias,

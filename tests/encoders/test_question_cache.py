@@ -9,7 +9,7 @@ import spacy
 import torch
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
-from thinc.api import Adam, Model, Shim
+from thinc.api import Adam, Model, Shim, get_array_module
 
 from spacy_nested_ner.encoders.cross_encoder import build_cross_encoder
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput
@@ -85,7 +85,7 @@ class Asked:
         reading, backprop = self.model(self.input(), is_train=True)
         with torch.enable_grad():
             words, _ = reading.read(np.arange(len(self.questions)))
-            (words * torch.arange(12.0)).sum().backward()
+            (words * torch.arange(12.0, device=words.device)).sum().backward()
         backprop()
 
     def tensors(self) -> List[torch.nn.Parameter]:
@@ -116,7 +116,8 @@ def test_questions_are_read_once(asked) -> None:
 
 
 def noisy(array: Any) -> Any:
-    return array + np.random.normal(0, 0.5, array.shape).astype("f")
+    noise = np.random.normal(0, 0.5, array.shape).astype("f")
+    return array + get_array_module(array).asarray(noise)
 
 
 def some_tensor(asked: Asked) -> torch.nn.Parameter:

@@ -83,7 +83,9 @@ def test_gradients_are_those_of_hugging_face(directory) -> None:
     pairs = dict(encoder.named_parameters())
     compared = 0
     for name, parameter in module.named_parameters():
-        torch.testing.assert_close(parameter.grad, pairs[name].grad, atol=1e-5, rtol=1e-4)
+        expected = pairs[name].grad
+        atol = 1e-5 * max(1.0, float(expected.abs().max()))
+        torch.testing.assert_close(parameter.grad.cpu(), expected, atol=atol, rtol=1e-4)
         compared += 1
     assert compared > 30
 
@@ -156,7 +158,7 @@ def test_a_long_doc_is_read_to_its_end(directory) -> None:
     np.testing.assert_allclose(before[0], after[0], atol=1e-5)
     changed, backprop = model(docs, is_train=True)
     gradients = [np.zeros_like(array) for array in changed]
-    gradients[0][-1] = np.arange(WIDTH)
+    gradients[0][-1] = model.ops.asarray(np.arange(WIDTH))
     backprop(gradients)
     weights = encoder_shim(model).module.embeddings.word_embeddings.weight
     assert torch.isfinite(weights.grad).all() and weights.grad.any()

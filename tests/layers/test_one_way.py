@@ -29,12 +29,12 @@ def full_attention(query, key, value, n_words, word_mask, query_interaction, que
     seed=st.integers(0, 1000),
 )
 def test_equals_masked_attention(batch, heads, n_words, n_queries, interaction, seed):
-    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
     shape = (batch, heads, n_words + n_queries, 4)
-    query, key, value = (torch.randn(shape, generator=generator).double() for _ in range(3))
-    word_mask = torch.rand((batch, n_words), generator=generator) < 0.6
-    query_mask = torch.rand((batch, n_queries), generator=generator) < 0.6
-    asked = word_mask & (torch.rand((batch, n_words), generator=generator) < 0.6)
+    query, key, value = (torch.randn(shape).double() for _ in range(3))
+    word_mask = torch.rand((batch, n_words)) < 0.6
+    query_mask = torch.rand((batch, n_queries)) < 0.6
+    asked = word_mask & (torch.rand((batch, n_words)) < 0.6)
     found = one_way_attention(
         query,
         key,
@@ -56,7 +56,8 @@ def test_equals_masked_attention(batch, heads, n_words, n_queries, interaction, 
 
 
 def random_states(batch=2, n=7) -> Tensor:
-    return torch.randn((batch, 2, n, 4), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    return torch.randn((batch, 2, n, 4))
 
 
 @pytest.mark.parametrize("interaction", [True, False])
@@ -180,11 +181,11 @@ def reference_encoder(encoder, ids, types, mask, asked, content, position):
 
 
 def encoder_input():
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(2, 30, (2, 6), generator=generator)
+    torch.manual_seed(1)
+    ids = torch.randint(2, 30, (2, 6))
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     asked = mask & torch.tensor([False, True, True, False, False, False])
-    content, position = (torch.randn((2, 3, 8), generator=generator).double() for _ in range(2))
+    content, position = (torch.randn((2, 3, 8)).double() for _ in range(2))
     return ids, torch.zeros_like(ids), mask, asked, content, position
 
 

@@ -70,6 +70,7 @@ def test_bfloat16_gradients_are_added_in_float32() -> None:
     assert torch.equal(table.weight.grad, torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
 
 
+@pytest.mark.no_gpu("memory is kept on a CPU only")
 def test_memory_of_a_gradient_is_used_again() -> None:
     """After it was given back, until a prediction; nothing of the last step is left in it."""
     table = PieceEmbedding(9, 4)

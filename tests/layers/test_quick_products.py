@@ -109,6 +109,7 @@ def test_frozen_layers_and_inputs_have_no_gradient(quick):
     )
 
 
+@pytest.mark.no_gpu("oneDNN multiplies on a CPU only")
 def test_one_dnn_multiplies_many_rows_in_float32(monkeypatch, quick):
     layer, calls = with_quick_layers(nn.Sequential(nn.Linear(32, 48)))[0], []
     apply = products.LinearProduct.apply

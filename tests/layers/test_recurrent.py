@@ -17,7 +17,7 @@ def test_equals_packed_layer(cell: str, layer: type) -> None:
     words, lengths = torch.randn(3, 6, 5), torch.tensor([6, 2, 4])
     mask = torch.arange(6) < lengths.unsqueeze(1)
     packed = nn.utils.rnn.pack_padded_sequence(
-        words, lengths, batch_first=True, enforce_sorted=False
+        words, lengths.cpu(), batch_first=True, enforce_sorted=False
     )
     output, final = theirs(packed)
     expected, _ = torch.nn.utils.rnn.pad_packed_sequence(output, batch_first=True)

@@ -12,9 +12,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_nested_ner.model import head_model
 from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.model.types import system_of
 from tests.conftest import (
+    NOT_FORKED,
     SENTENCES,
     make_example,
     make_examples,
@@ -135,8 +137,9 @@ def test_20_000_tokens_have_the_spans_of_their_sentences(trained) -> None:
         assert spans == expected and found_scores == pytest.approx(scores, abs=1e-5)
 
 
-def test_batch_words_can_be_set_on_a_trained_pipe(trained, tmp_path) -> None:
+def test_batch_words_can_be_set_on_a_trained_pipe(trained, tmp_path, monkeypatch) -> None:
     """A dial for memory: how many words the head sees at once, spans are the same."""
+    monkeypatch.setattr(head_model, "ON_GPU", 1)
     expected = list(trained.pipe(texts(trained)))
     trained.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
@@ -198,7 +201,7 @@ def test_settings_of_one_call() -> None:
         pipe(nlp.make_doc(text), labels=["X"])
 
 
-@pytest.mark.parametrize("n_process", [1, 2])
+@pytest.mark.parametrize("n_process", [1, pytest.param(2, marks=NOT_FORKED)])
 def test_processes(trained, n_process) -> None:
     words = [text for text, _ in SENTENCES]
     expected = list(trained.pipe(words))

@@ -8,6 +8,7 @@ import spacy
 from spacy.cli.package import package
 from spacy.tokens import Doc
 from thinc.api import Adam
+from thinc.util import to_numpy
 
 from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.pipeline.compress import compress
@@ -69,16 +70,16 @@ def vectors(nlp, docs):
     model = nlp.get_pipe("ner").model
     encoder = model.get_ref("tok2vec")
     if encoder.name == "sorted_transformer":
-        return encoder.predict(docs)
+        return list(map(to_numpy, encoder.predict(docs)))
     segments = np.array([(i, 0, len(doc)) for i, doc in enumerate(docs)])
     if encoder.name == "query_encoder":
-        words, queries = encoder.predict((docs, segments))
+        words, queries = map(to_numpy, encoder.predict((docs, segments)))
         ends = np.cumsum([len(doc) for doc in docs])
         return [np.vstack([words[e - len(d) : e], q]) for d, e, q in zip(docs, ends, queries)]
     pairs = np.array([(i, 0) for i in range(len(docs))])
     reading = encoder.predict(PairInput(docs, segments, ["Which genes are there ?"], pairs))
     read, mask = reading.read(np.arange(len(docs)))
-    return [row[real].numpy() for row, real in zip(read, mask)]
+    return [row[real].cpu().numpy() for row, real in zip(read, mask)]
 
 
 def test_vectors_do_not_depend_on_the_batch_to_the_last_bit(pipelines):

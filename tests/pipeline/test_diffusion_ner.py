@@ -5,7 +5,7 @@ from spacy.training import Example
 from spacy.util import load_model_from_path
 
 from spacy_nested_ner.evaluation.figures.view import ComponentView
-from tests.conftest import SENTENCES, make_pipeline, scores_of, spans_of
+from tests.conftest import NOT_FORKED, SENTENCES, make_pipeline, scores_of, spans_of
 
 OPTIONS = {
     "threshold": 0.0,
@@ -70,7 +70,7 @@ def test_a_number_of_spans_counts_however_long_the_doc(nlp, given, made) -> None
     assert len(doc) == 70 and steps[0].spans.shape == (1, made, 2)
 
 
-@pytest.mark.parametrize("n_process", [1, 2])
+@pytest.mark.parametrize("n_process", [1, pytest.param(2, marks=NOT_FORKED)])
 def test_dials_of_one_call_are_those_of_the_pipe_for_once(nlp, n_process) -> None:
     pipe, dials = nlp.get_pipe("ner"), {"steps": 4, "n_spans": 3, "eta": 1.0, "seed": 5}
     before = [spans_of(doc) for doc in nlp.pipe(TEXTS)]

@@ -10,6 +10,7 @@ import srsly
 from spacy.language import Language
 from thinc.api import set_dropout_rate
 
+from spacy_nested_ner.model import head_model
 from spacy_nested_ner.model.head_model import head_parts, head_shim
 from spacy_nested_ner.model.pairs import read_pairs
 from spacy_nested_ner.model.types import HeadInput, encoder_of
@@ -240,8 +241,9 @@ def test_the_loss_does_not_depend_on_batch_words(loss) -> None:
 
 
 @pytest.mark.parametrize("joint_layers", [0, 2])
-def test_pairs_are_never_all_encoded_at_once(joint_layers) -> None:
+def test_pairs_are_never_all_encoded_at_once(joint_layers, monkeypatch) -> None:
     """However many labels there are, so many words of questions and sentences at a time."""
+    monkeypatch.setattr(head_model, "ON_GPU", 1)
     nlp = make_pipeline("mrc_ner", {"questions": QUESTIONS, "joint_layers": joint_layers})
     pipe = nlp.get_pipe("ner")
     for i in range(40):

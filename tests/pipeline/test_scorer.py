@@ -8,7 +8,7 @@ from spacy.training import Example
 from thinc.api import Adam
 
 from spacy_nested_ner.pipeline.scorer import make_nested_scorer
-from tests.conftest import SMALL_MODELS
+from tests.conftest import NOT_FORKED, SMALL_MODELS
 from tests.conftest import make_examples as make_nested
 
 VOCAB = spacy.blank("en").vocab
@@ -122,7 +122,7 @@ def test_the_order_of_components_and_who_is_asked_do_not_matter(first_trained) -
         assert first_trained.evaluate(under_both(first_trained))["nested_f"] == 1.0
 
 
-@pytest.mark.parametrize("way", ["disk", "processes", "copies"])
+@pytest.mark.parametrize("way", ["disk", pytest.param("processes", marks=NOT_FORKED), "copies"])
 def test_the_score_of_both_outlives(way, first_trained, tmp_path) -> None:
     nlp = first_trained
     if way == "disk":

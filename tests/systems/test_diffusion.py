@@ -525,7 +525,9 @@ def test_noise_is_gaussian_and_a_table_is_the_head_of_a_larger_one() -> None:
 def test_noise_of_later_steps_is_gaussian_and_independent() -> None:
     tables = torch.stack([noise_table(0, step, 1024) for step in range(6)])
     assert tables.mean(1).abs().max() < 0.1 and (tables.std(1) - 1).abs().max() < 0.1
-    related = torch.corrcoef(tables.transpose(1, 2).flatten(0, 1)) - torch.eye(12)
+    related = torch.corrcoef(tables.transpose(1, 2).flatten(0, 1)) - torch.eye(
+        12, device=tables.device
+    )
     assert related.abs().max() < 0.1
     assert torch.equal(noise_table(0, 1, 11), tables[1, :11])
 
@@ -547,7 +549,7 @@ def test_entities_are_those_of_every_step_or_of_the_last_one(found_in, carried) 
             key = (row, *step.spans[row, i].tolist(), int(step.label[row, i]))
             best[key] = max(float(step.score[row, i]), best.get(key, 0.0))
     keys = zip(*(column.tolist() for column in found[:4]))
-    assert dict(zip(keys, found.score.tolist())) == pytest.approx(best)
+    assert dict(zip(keys, found.score.tolist())) == pytest.approx(best, rel=1e-5)
     assert len(best) > 10
 
 
@@ -741,12 +743,12 @@ def test_reverse_process_step_by_step(eta) -> None:
     steps, lengths = head.trajectory(words, mask, options), mask.sum(1, keepdim=True)
     times = [999, 749, 499, 249]
     torch.testing.assert_close(torch.tensor(times_read), torch.tensor([[t / 1000 for t in times]]))
-    state = noise_table(7, 0, 20).expand(2, -1, -1)
+    state = noise_table(7, 0, 20).to(mask.device).expand(2, -1, -1)
     for i, step in enumerate(steps):
         assert torch.equal(step.noisy, head.process.to_spans(state, lengths))
         if i < 3:
             now, then = (torch.tensor([t, t]) for t in times[i : i + 2])
-            noise = noise_table(7, i + 1, 20) if eta else None
+            noise = noise_table(7, i + 1, 20).to(mask.device) if eta else None
             clean = head.process.to_state(step.spans, lengths)
             state = head.process.reverse_step(state, clean, now, then, eta, noise)
 
@@ -787,9 +789,8 @@ def test_trajectory_begins_with_noise_and_ends_with_the_predictions() -> None:
     steps = head.trajectory(words, mask, options)
     assert len(steps) == 3
     lengths = mask.sum(1, keepdim=True)
-    assert torch.equal(
-        steps[0].noisy, head.process.to_spans(noise_table(0, 0, 20).expand(3, -1, -1), lengths)
-    )
+    noise = noise_table(0, 0, 20).to(mask.device).expand(3, -1, -1)
+    assert torch.equal(steps[0].noisy, head.process.to_spans(noise, lengths))
     last = steps[-1]
     found = [
         (row, *last.spans[row, i].tolist(), last.label[row, i].item())
@@ -807,7 +808,7 @@ def test_of_equal_spans_the_highest_score_stays() -> None:
 
 
 def test_kinds_come_in_equal_numbers_and_everywhere() -> None:
-    kinds, table = spread_kinds(256, 4), noise_table(0, 0, 256)
+    kinds, table = spread_kinds(256, 4).cpu(), noise_table(0, 0, 256).cpu()
     for kind in range(4):
         points = table[kinds == kind]
         assert 62 <= len(points) <= 66
@@ -816,10 +817,11 @@ def test_kinds_come_in_equal_numbers_and_everywhere() -> None:
 
 @pytest.mark.parametrize("steps", [1, 5])
 def test_one_word_sentences_with_two_labels_and_none_are_learned(steps) -> None:
-    head, words = make_head(), torch.randn(2, 1, 10)
+    # A kind for each label and many spans: learned whatever the random numbers are.
+    head, words = make_head(span_kinds=2, n_spans=24), torch.randn(2, 1, 10)
     mask, gold = torch.ones(2, 1, dtype=torch.bool), Gold.from_lists([[(0, 0, 0), (0, 0, 1)], []])
     optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
-    for _ in range(60):
+    for _ in range(120):
         optimizer.zero_grad()
         torch.stack(list(mean_losses([head(words, mask, gold=gold)]).values())).sum().backward()
         optimizer.step()

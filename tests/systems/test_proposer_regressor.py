@@ -221,7 +221,8 @@ def test_partition_and_its_gradients_are_those_of_all_cells(monkeypatch, chunk_c
     expected_gradients = torch.autograd.grad(expected.square().sum(), columns)
     scores = SpanDistribution(*columns)
     best = scores.best()
-    monkeypatch.setattr(span_distribution, "CHUNK_CELLS", chunk_cells)
+    for name in ("CHUNK_CELLS", "CHUNK_CELLS_ON_GPU"):
+        monkeypatch.setattr(span_distribution, name, chunk_cells)
     found = scores.log_partition()
     torch.testing.assert_close(found, expected)
     gradients = torch.autograd.grad(found.square().sum(), columns)

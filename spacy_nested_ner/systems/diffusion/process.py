@@ -184,8 +184,8 @@ def noise_table(seed: int, step: int, size: int) -> Tensor:
     """
     key = 1000 * seed + step
     if step:
-        generator = torch.Generator().manual_seed(key)
-        uniform = torch.rand(size, 2, dtype=torch.double, generator=generator)
+        generator = torch.Generator("cpu").manual_seed(key)
+        uniform = torch.rand(size, 2, dtype=torch.double, device="cpu", generator=generator)
     else:
         engine = torch.quasirandom.SobolEngine(2, scramble=True, seed=key)
         uniform = engine.draw(size, dtype=torch.double)

@@ -151,11 +151,11 @@ def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Ten
         return table
 
     start, end, left = padded(spans.start, -1), padded(spans.end, -1), padded(score, -1.0)
-    result, rows = torch.ones_like(left), torch.arange(shape[0], device=row.device)
+    result = torch.ones_like(left)
     for _ in range(shape[1] - 1):
-        top = left.argmax(dim=1)
-        left[rows, top] = -1.0
-        near = iou(start, end, start[rows, top, None], end[rows, top, None]) >= threshold
+        top = left.argmax(dim=1, keepdim=True)
+        left.scatter_(1, top, -1.0)  # an index would make the host wait for a GPU
+        near = iou(start, end, start.gather(1, top), end.gather(1, top)) >= threshold
         fall = torch.where(near & (left > 0), decay, 1.0)
         left, result = left * fall, result * fall
     factor[order] = result[row, place]

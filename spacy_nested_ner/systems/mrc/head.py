@@ -136,9 +136,9 @@ class MRC(Head):
             row, start, end = cells
             score = torch.minimum(starts[row, start], ends[row, end])
             score = torch.minimum(score, self.match(first, last, row, start, end).sigmoid())
-            keep = ~(score < threshold)
+            keep = torch.nonzero(~(score < threshold)).squeeze(1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
-            keep = best_of_rows(row, score, 2 * mask.sum(1) - 1)
+            keep = torch.nonzero(best_of_rows(row, score, 2 * mask.sum(1) - 1)).squeeze(1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
         return Predictions(row, start, end, torch.zeros_like(row), score)
 
@@ -178,7 +178,10 @@ class MatchScore(nn.Module):
 
 
 def _once_per_word(layer: nn.Module, words: Tensor, row: Tensor, word: Tensor) -> Tensor:
-    """`layer(words[row, word])`, each word that occurs computed once."""
+    """`layer(words[row, word])`, each word that occurs computed once. A GPU would be waited for to
+    learn which ones do; it computes all."""
+    if words.is_cuda:
+        return layer(words)[row, word]
     used = torch.zeros(words.shape[:2], dtype=torch.bool, device=words.device)
     used[row, word] = True
     place = used.flatten().cumsum(0).view_as(used) - 1

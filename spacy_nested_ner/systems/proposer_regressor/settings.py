@@ -33,8 +33,8 @@ class ProposerRegressorSettings(ModelSettings):
     without: parts to leave out: the backward block of the pyramid; the spatial modulation of the
         attention; the gated update of the query; the label in the query; the refinement of the
         location, or of the label, from layer to layer.
-    batch_words: padded words that the head reads at once: for memory and speed, it changes no span.
-        Small batches have little padding, which is faster on a CPU; a GPU wants more.
+    batch_words: padded words that the head reads at once, on a GPU eight times as many: for memory
+        and speed, it changes no span.
     """
 
     hidden_width: int = setting(

@@ -17,8 +17,9 @@ from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.systems.proposer_regressor.proposer import Proposals
 from spacy_nested_ner.systems.proposer_regressor.regressor import Locator
 
-# Cells of the joint distribution that are held at once, 1 MiB: more do not stay in the cache.
-CHUNK_CELLS = 2**18
+# Cells of the joint distribution that are held at once: on a CPU 1 MiB, more do not stay in the
+# cache; on a GPU, which wants to be filled, 64 MiB.
+CHUNK_CELLS, CHUNK_CELLS_ON_GPU = 2**18, 2**24
 
 
 Factors = Tuple[Tensor, ...]
@@ -155,7 +156,8 @@ def _expectations(
 
 def _chunks(*factors: Tensor) -> Iterator[Factors]:
     """So many rows of the factors at a time that their cells fit `CHUNK_CELLS`."""
-    size = max(1, CHUNK_CELLS // factors[0].shape[1] ** 2)
+    cells = CHUNK_CELLS_ON_GPU if factors[0].is_cuda else CHUNK_CELLS
+    size = max(1, cells // factors[0].shape[1] ** 2)
     return zip(*(factor.split(size) for factor in factors))
 
 
