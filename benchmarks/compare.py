@@ -63,6 +63,7 @@ BY_STEPS: Dict[str, Any] = {
     "embed": False,
     "minutes": 0.0,
     "cpu_clock": False,
+    "batch_size": 0,
     "train_limit": 0,
     "choose_limit": 0,
     "speed": False,
@@ -85,6 +86,7 @@ def run(
         bool, typer.Option(help="Count CPU time, for a machine that is shared; not with a GPU")
     ] = False,
     steps: Annotated[int, typer.Option(help="Or this many steps; 0: the config's own")] = 0,
+    batch_size: Annotated[int, typer.Option(help="Docs of a step; 0: the config's own")] = 0,
     train_limit: Annotated[int, typer.Option(help="First training docs; 0: all")] = 0,
     dev_limit: DevLimit = 600,
     choose_limit: Annotated[
@@ -173,6 +175,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
     config["corpora"]["train"]["limit"] = settings["train_limit"]
     config["corpora"]["dev"]["limit"] = settings["dev_limit"]
     training["eval_frequency"] = settings["eval_frequency"]
+    if settings["batch_size"]:
+        training["batcher"]["size"] = settings["batch_size"]
     training["before_to_disk"] = None  # scored at the config's own threshold, too
     if settings["minutes"]:
         limit_time(training, settings["minutes"], settings["cpu_clock"])

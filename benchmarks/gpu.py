@@ -119,20 +119,22 @@ Measure = Callable[[Task, str, List[str]], Cells]
 
 
 def measure_each(task: Task, systems: List[str], names: Iterable[Any], measure: Measure) -> None:
-    """Measure the cells that the output lacks, each system in a process of its own."""
-    for system in systems:
-        there = task.results().cells
-        missing = [str(name) for name in names if f"{system}, {name}" not in there]
-        if missing:
-            device = task.settings["device"]
-            on_device(device, add_cells, task, system, missing, measure)
+    """Measure the cells that the output lacks, in a process of its own."""
+    there = task.results().cells
+    missing = {
+        system: [str(name) for name in names if f"{system}, {name}" not in there]
+        for system in systems
+    }
+    if any(missing.values()):
+        on_device(task.settings["device"], add_cells, task, missing, measure)
 
 
-def add_cells(task: Task, system: str, names: List[str], measure: Measure) -> None:
-    """Measure a system. Asks for the GPU's name, which its process alone may."""
+def add_cells(task: Task, missing: Dict[str, List[str]], measure: Measure) -> None:
+    """Measure systems. Asks for the GPU's name, which its process alone may."""
     results = task.results()
-    for name, cell in measure(task, system, names):
-        results.add(f"{system}, {name}", {"system": system, **cell})
+    for system, names in missing.items():
+        for name, cell in measure(task, system, names) if names else ():
+            results.add(f"{system}, {name}", {"system": system, **cell})
 
 
 def learner(system: str, docs: List[Doc], transformer: Optional[str], **changes: Any) -> Language:
@@ -207,6 +209,7 @@ def learn(
     output: Output,
     transformer: Transformer = None,
     system: Systems = SYSTEMS,
+    batch_size: Sizes = [16, 64],  # noqa: B006
     docs: int = 1024,
     device: Device = "cuda:0",
 ) -> None:
@@ -215,19 +218,21 @@ def learn(
     What is learned in some minutes: `python -m benchmarks.compare run` with --gpu-id 0.
     """
     task = Task(data, output, transformer, {"device": device, "docs": docs})
-    measure_each(task, system, ["learning"], learning_speed)
+    measure_each(task, system, batch_size, learning_speed)
     typer.echo(tables.measurements({"cells": list(task.results().cells.values())}))
 
 
 def learning_speed(task: Task, system: str, names: List[str]) -> Cells:
-    """Steps on 16 docs each, the optimizer included."""
+    """Steps on so many docs each, the optimizer included."""
     docs = task.docs
     nlp = learner(system, docs[:64], task.transformer)
     optimizer = shipped_optimizer(system, task.transformer)
-    training_seconds(nlp, docs[:32], optimizer)
-    taken = training_seconds(nlp, docs, optimizer)
-    step = 1000 * taken / ceil(len(docs) / 16)
-    yield names[0], {"sentences_per_second": len(docs) / taken, "step_ms": step}
+    for size in map(int, names):
+        training_seconds(nlp, docs[: 2 * size], optimizer, size)
+        taken = training_seconds(nlp, docs, optimizer, size)
+        step = 1000 * taken / ceil(len(docs) / size)
+        found = {"sentences_per_second": len(docs) / taken, "step_ms": step}
+        yield str(size), {"batch_size": size, **found}
 
 
 @app.command()
@@ -241,7 +246,7 @@ def predict(
     repeats: int = 3,
     device: Device = "cuda:0",
 ) -> None:
-    """t(pipeline) / t(encoder alone), medians of pairs, with random weights.
+    """t(pipeline) / t(encoder alone), medians of pairs, with random weights; of at most 32 batches.
 
     Nothing reaches the threshold of 1, so that predicted spans cost nothing.
     """
@@ -257,7 +262,7 @@ def ratios(task: Task, system: str, names: List[str]) -> Cells:
     nlp = untrained_system(system, docs[:64], task.transformer)
     for size in map(int, names):
         seconds(nlp, docs[:size], size)  # of a new size a GPU's first batch is slower
-        found = beside_encoder(nlp, docs, size, task.settings["repeats"])
+        found = beside_encoder(nlp, docs[: 32 * size], size, task.settings["repeats"])
         del found["mib"]
         yield str(size), {"batch_size": size, **found}
 
@@ -277,7 +282,8 @@ def memory(
     task = Task(data, output, transformer, {"device": device, "docs": sizes[-1]})
     for what in ("prediction", "training step"):
         names = [f"{what}, {size}" for size in sizes]
-        measure_each(task, system, names, peaks)
+        for each in system:
+            measure_each(task, [each], names, peaks)
     typer.echo(tables.measurements({"cells": list(task.results().cells.values())}))
 
 

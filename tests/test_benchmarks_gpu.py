@@ -60,9 +60,12 @@ def test_memory(data, tiny_bert, tmp_path, here) -> None:
 def test_speed_of_learning(data, tiny_bert, tmp_path, here) -> None:
     output = tmp_path / "learn.json"
     options = ("--docs", 16, "--transformer", tiny_bert, "--system", "locate_and_label_ner", *CPU)
-    invoke(gpu.app, "learn", data, output, *options)
-    (cell,) = srsly.read_json(output)["cells"].values()
-    assert cell["sentences_per_second"] == pytest.approx(16 * 1000 / cell["step_ms"])
+    invoke(gpu.app, "learn", data, output, "--batch-size", 4, "--batch-size", 16, *options)
+    cells = srsly.read_json(output)["cells"].values()
+    assert [cell["batch_size"] for cell in cells] == [4, 16]
+    for cell in cells:
+        steps_per_second = 1000 / cell["step_ms"]
+        assert cell["sentences_per_second"] == pytest.approx(cell["batch_size"] * steps_per_second)
 
 
 def test_what_would_wait(data, tmp_path, here) -> None:

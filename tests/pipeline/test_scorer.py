@@ -140,4 +140,5 @@ def test_one_key_for_two_components_is_warned_about() -> None:
     nlp = two_components(keys=("a", "a"))
     with pytest.warns(UserWarning, match=r"'second': .*component 'first'.*spans_key 'a'") as caught:
         list(nlp.pipe(["a b", "c d"]))
-    assert len(caught) == 1
+    # On a GPU cupy warns of what Thinc calls, too.
+    assert sum(str(each.message).startswith("Component") for each in caught) == 1

@@ -107,12 +107,14 @@ def test_whole_documents_are_warned_about_once_where_they_are_not_split(learned,
     pipe = learned.get_pipe("ner")
     fresh = spacy.blank("en", config=learned.config).from_bytes(learned.to_bytes()).get_pipe("ner")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="Component")
         fresh.predict([eg.x for eg in single(learned)])
     with pytest.warns(UserWarning, match=r"'ner': .*single sentences.*split_sentences") as caught:
         for eg in documents(learned):
             fresh.predict([eg.x])
-    assert len(caught) == 1 and pipe.cfg["learned_from"] == fresh.cfg["learned_from"]
+    # On a GPU cupy warns of what Thinc calls, too.
+    assert sum(str(each.message).startswith("Component") for each in caught) == 1
+    assert pipe.cfg["learned_from"] == fresh.cfg["learned_from"]
 
 
 def test_boundaries_that_are_set_are_kept(learned) -> None:
