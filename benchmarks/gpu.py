@@ -159,11 +159,7 @@ def run_tests(
     for name in room:
         if name not in results.cells:
             results.add(name, in_process(outcome, ROOMS[name], device, workers))
-    rows = [
-        [name, cell["passed"], len(cell["failed"]), len(cell["skipped"])]
-        for name, cell in results.cells.items()
-    ]
-    typer.echo(tables.markdown(["room", "passed", "failed", "skipped"], rows))
+    typer.echo(tables.rooms(results.cells))
     failed = [test for cell in results.cells.values() for test in cell["failed"]]
     if failed:
         typer.echo("\n".join(["Failed:", *failed]), err=True)
@@ -219,7 +215,9 @@ def learn(
     """
     task = Task(data, output, transformer, {"device": device, "docs": docs})
     measure_each(task, system, batch_size, learning_speed)
-    typer.echo(tables.measurements({"cells": list(task.results().cells.values())}))
+    typer.echo(
+        tables.by_batch(list(task.results().cells.values()), "sentences_per_second", "step_ms")
+    )
 
 
 def learning_speed(task: Task, system: str, names: List[str]) -> Cells:
@@ -227,6 +225,7 @@ def learning_speed(task: Task, system: str, names: List[str]) -> Cells:
     docs = task.docs
     nlp = learner(system, docs[:64], task.transformer)
     optimizer = shipped_optimizer(system, task.transformer)
+    training_seconds(nlp, docs, optimizer)  # a GPU is slow until it has seen many shapes
     for size in map(int, names):
         training_seconds(nlp, docs[: 2 * size], optimizer, size)
         taken = training_seconds(nlp, docs, optimizer, size)
@@ -253,7 +252,7 @@ def predict(
     settings = {"device": device, "docs": docs, "repeats": repeats}
     task = Task(data, output, transformer, settings)
     measure_each(task, system, batch_size, ratios)
-    typer.echo(tables.measurements({"cells": list(task.results().cells.values())}))
+    typer.echo(tables.by_batch(list(task.results().cells.values()), "ratio"))
 
 
 def ratios(task: Task, system: str, names: List[str]) -> Cells:
@@ -284,7 +283,7 @@ def memory(
         names = [f"{what}, {size}" for size in sizes]
         for each in system:
             measure_each(task, [each], names, peaks)
-    typer.echo(tables.measurements({"cells": list(task.results().cells.values())}))
+    typer.echo(tables.by_batch(list(task.results().cells.values()), "mib"))
 
 
 def peaks(task: Task, system: str, names: List[str]) -> Cells:

@@ -3,7 +3,7 @@ docs show them. Plain Python, so that both are made without torch."""
 
 import re
 import statistics
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from spacy_nested_ner.comparison.tables import by_system, markdown, mean_of
 
@@ -152,6 +152,42 @@ def measurements(result: Dict[str, Any]) -> str:
         for each in found
     ]
     return markdown([MEASURED[name][0] for name in names], rows)
+
+
+def rooms(cells: Dict[str, Dict[str, Any]]) -> str:
+    """How many tests of each room pass, fail and are skipped."""
+    rows = [
+        [name, cell["passed"], len(cell["failed"]), len(cell["skipped"])]
+        for name, cell in cells.items()
+    ]
+    return markdown(["room", "passed", "failed", "skipped"], rows)
+
+
+def by_batch(cells: Sequence[Dict[str, Any]], *figures: str) -> str:
+    """One row for each system, and for what is measured of it, with a column for each of the
+    figures at each batch size."""
+    sizes = sorted({cell["batch_size"] for cell in cells})
+    found = {(_measured(cell), cell["batch_size"]): cell for cell in cells}
+    columns = [(figure, size) for figure in figures for size in sizes]
+    rows = [
+        [
+            *row,
+            *(
+                MEASURED[figure][1].format(found[row, size][figure]) if (row, size) in found else ""
+                for figure, size in columns
+            ),
+        ]
+        for row in dict.fromkeys(map(_measured, cells))
+    ]
+    header = [MEASURED[name][0] for name in ("system", "what")][: len(rows[0]) - len(columns)]
+    header += [f"{MEASURED[figure][0]}, batch {size}" for figure, size in columns]
+    return markdown(header, rows)
+
+
+def _measured(cell: Dict[str, Any]) -> Tuple[str, ...]:
+    """System, and what of it where that is told."""
+    what = (cell["what"],) if "what" in cell else ()
+    return (f"`{cell['system']}`", *what)
 
 
 def ablation(variants: Dict[str, Any]) -> str:

@@ -192,6 +192,20 @@ def cells(folder: str, file: str) -> str:
     return with_commands(tables.measurements(result), [result])
 
 
+def by_batch(folder: str, file: str, *figures: str) -> str:
+    """Measurements at several batch sizes side by side, and the command that made them."""
+    result = read(folder, file)
+    cells = list(result["cells"].values())
+    return with_commands(tables.by_batch(cells, *figures), result["runs"])
+
+
+def tests_of(folder: str, *files: str) -> str:
+    """How many tests pass, room by room, and the commands that ran them."""
+    results = [read(folder, file) for file in files]
+    rooms = {name: room for result in results for name, room in result["rooms"].items()}
+    return with_commands(tables.rooms(rooms), [run for each in results for run in each["runs"]])
+
+
 def compressed(folder: str, file: str) -> str:
     """F1 and size of a pipeline with int8 weights beside those it had before."""
     result = read(folder, file)
@@ -336,6 +350,8 @@ def define_env(env: Any) -> None:
         shares,
         shares_command,
         cells,
+        by_batch,
+        tests_of,
         ablation,
         ablation_of_seeds,
         compressed,
