@@ -106,6 +106,8 @@ def run(
         raise typer.BadParameter("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     if cpu_clock and not minutes:
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
+    if batch_size and not transformer:
+        raise typer.BadParameter("A CNN learns from batches of words. Leave out --batch-size.")
     check_frozen(frozen or bool(frozen_layers), adversarial)
     check_embed(embed, transformer)
     train_all(locals())

@@ -259,8 +259,9 @@ def ratios(task: Task, system: str, names: List[str]) -> Cells:
     """Of one system at each batch size."""
     docs = task.docs
     nlp = untrained_system(system, docs[:64], task.transformer)
+    seconds(nlp, docs, 16)  # a GPU is slow until it has seen many shapes
     for size in map(int, names):
-        seconds(nlp, docs[:size], size)  # of a new size a GPU's first batch is slower
+        seconds(nlp, docs[:size], size)
         found = beside_encoder(nlp, docs[: 32 * size], size, task.settings["repeats"])
         del found["mib"]
         yield str(size), {"batch_size": size, **found}
@@ -281,7 +282,7 @@ def memory(
     task = Task(data, output, transformer, {"device": device, "docs": sizes[-1]})
     for what in ("prediction", "training step"):
         names = [f"{what}, {size}" for size in sizes]
-        for each in system:
+        for each in system:  # the peak of a process never falls
             measure_each(task, [each], names, peaks)
     typer.echo(tables.by_batch(list(task.results().cells.values()), "mib"))
 

@@ -13,6 +13,8 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from spacy_nested_ner.device import on_device
+
 Assignment = Callable[[np.ndarray, int], np.ndarray]
 
 
@@ -102,7 +104,7 @@ def assign_rows(
                 others_here = (array[row, here] for array in rest)
                 row_cost = rows_cost[row, here, : int(n_gold[row])]
                 target[row, here] = solve(row_cost, *others_here)
-    return torch.from_numpy(target).to(real.device, non_blocking=True)
+    return on_device(target, real.device)
 
 
 def _on_host(*tensors: Tensor) -> List[np.ndarray]:

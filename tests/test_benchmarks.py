@@ -146,8 +146,10 @@ def test_adversarial_training(wanted, frozen, found) -> None:
 def test_features_of_words_beside_a_transformer(tiny_bert, tmp_path) -> None:
     settings = {**compare.BY_STEPS, "corpus": "corpus", "transformer": str(tiny_bert), "seed": 0}
     settings.update(steps=2, dev_limit=0, eval_frequency=1, embed=True, mixed_precision=True)
+    settings.update(batch_size=64)
     for system in SYSTEMS:
         config = compare.training_config({**settings, "system": system})
+        assert config["training"]["batcher"]["size"] == 64
         model = config.interpolate()["components"]["ner"]["model"]
         joined = spacy.registry.resolve({"model": model["tok2vec"]})["model"]
         assert joined.name == ("pair_encoder" if system == "mrc_ner" else "hybrid_encoder")

@@ -26,7 +26,7 @@ def data(tmp_path) -> Path:
 
 @pytest.fixture
 def here(monkeypatch) -> None:
-    """Measure in this process: one of its own for each system takes seconds."""
+    """Measure in this process: one of its own takes seconds."""
     monkeypatch.setattr(gpu, "in_process", lambda function, *args, **_: function(*args))
 
 
@@ -49,20 +49,24 @@ def test_speed_and_what_is_there_already(data, tiny_bert, tmp_path, here) -> Non
 def test_memory(data, tiny_bert, tmp_path, here) -> None:
     output, sizes = tmp_path / "memory.json", ("--batch-size", 2, "--batch-size", 16)
     options = ("--transformer", tiny_bert, "--system", "piqn_ner", *sizes)
-    invoke(gpu.app, "memory", data, output, *options, *CPU)
+    table = invoke(gpu.app, "memory", data, output, *options, *CPU)
     cells = srsly.read_json(output)["cells"]
     assert [(cell["what"], cell["batch_size"]) for cell in cells.values()] == [
         (what, size) for what in ("prediction", "training step") for size in (2, 16)
     ]
     assert all(cell["mib"] >= 0 and cell["before_mib"] > 0 for cell in cells.values())
+    small, large = (cells[f"piqn_ner, training step, {size}"]["mib"] for size in (2, 16))
+    assert f"| `piqn_ner` | training step | {small:.0f} | {large:.0f} |" in table
 
 
 def test_speed_of_learning(data, tiny_bert, tmp_path, here) -> None:
     output = tmp_path / "learn.json"
     options = ("--docs", 16, "--transformer", tiny_bert, "--system", "locate_and_label_ner", *CPU)
-    invoke(gpu.app, "learn", data, output, "--batch-size", 4, "--batch-size", 16, *options)
+    table = invoke(gpu.app, "learn", data, output, "--batch-size", 4, "--batch-size", 16, *options)
     cells = srsly.read_json(output)["cells"].values()
     assert [cell["batch_size"] for cell in cells] == [4, 16]
+    steps = " | ".join(f"{cell['step_ms']:.0f}" for cell in cells)
+    assert table.rstrip().endswith(f" | {steps} |")
     for cell in cells:
         steps_per_second = 1000 / cell["step_ms"]
         assert cell["sentences_per_second"] == pytest.approx(cell["batch_size"] * steps_per_second)

@@ -17,7 +17,7 @@ ROOT = Path(spacy_nested_ner.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
-ANYWHERE = ("about", "settings", "files", "msgpack")
+ANYWHERE = ("about", "device", "settings", "files", "msgpack")
 MAY_IMPORT = {
     "cli": (
         "scale",
@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "encoders": BELOW,
     "layers": ("matching",),
     "matching": (),
+    "device": (),
     "files": (),
     "msgpack": (),
     "settings": (),

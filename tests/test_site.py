@@ -134,6 +134,17 @@ def test_measurements_have_the_figures_of_the_files(macros, folder: str, file: s
         assert wanted and set(wanted) <= set(row)
 
 
+def test_measurements_by_batch_have_the_figures_of_the_file(macros) -> None:
+    cells = json.loads((RESULTS / "gpu" / "predict.json").read_text("utf8"))["cells"]
+    shown = {
+        row[0].strip("`"): row[1:] for row in rows(macros.by_batch("gpu", "predict.json", "ratio"))
+    }
+    for system, ratios in shown.items():
+        found = [cells.get(f"{system}, {size}", {}).get("ratio") for size in (1, 8, 64, 256)]
+        assert ratios == ["" if ratio is None else f"{ratio:.2f}" for ratio in found]
+    assert set(shown) == {cell["system"] for cell in cells.values()}
+
+
 def test_frozen_layers_have_the_figures_of_the_files(macros) -> None:
     shown = {row[0]: row[1:] for row in rows(macros.frozen_layers("frozen_layers"))}
     folders = {path.name: path for path in (RESULTS / "frozen_layers").iterdir()}

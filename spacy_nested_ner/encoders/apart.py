@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.batching import cut_batches, on_device, pieces_at_once, spread
+from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
 from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.piece_windows import (
@@ -147,9 +149,7 @@ def read_windows(
     lengths = Pool.of(windows).lengths
     begins, states, total = np.zeros_like(lengths), [], 0
     for batch in cut_batches(lengths, pieces_at_once(device)):
-        ids, mask, _ = (
-            t.to(device, non_blocking=True) for t in shim.pad_windows([windows[i] for i in batch])
-        )
+        ids, mask, _ = (on_device(t, device) for t in shim.pad_windows([windows[i] for i in batch]))
         states.append(read(ids, torch.full_like(ids, of_type), mask).flatten(0, 1))
         begins[batch] = total + ids.shape[1] * np.arange(len(batch))
         total += ids.numel()
@@ -214,7 +214,7 @@ def read_together(
         )
         with mode():
             flat = split.join(pieces, index, mask, wanted).float().flatten(0, 1)
-            vectors = torch.cat([flat[ends[0]], flat[ends[1]]], dim=-1)
+            vectors = torch.cat([F.embedding(end, flat) for end in ends], dim=-1)
             return vectors.masked_fill(~has_piece.unsqueeze(-1), 0.0), words
 
     n_pieces = np.add.reduceat(sentences.pool.lengths, sentences.first_window)
@@ -297,7 +297,8 @@ def read_late(
             )
         )
         with mode():
-            vectors = layer(words[index], questions[asked_index], asked_mask).float()
+            of_words, of_questions = F.embedding(index, words), F.embedding(asked_index, questions)
+            vectors = layer(of_words, of_questions, asked_mask).float()
         if pieceless:
             vectors = vectors.masked_fill(~has_piece.unsqueeze(-1), 0.0)
         return vectors, word_mask

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spacy_nested_ner.device import on_device
+
 # Padded pieces at once. On a CPU small batches stay in its caches, a GPU wants to be filled.
 BATCH_PIECES = {"cpu": 512, "cuda": 8192}
 
@@ -13,11 +15,6 @@ BATCH_PIECES = {"cpu": 512, "cuda": 8192}
 def pieces_at_once(device: torch.device) -> int:
     """Padded pieces that a pretrained encoder best sees at once on this device."""
     return BATCH_PIECES.get(device.type, BATCH_PIECES["cuda"])
-
-
-def on_device(array: np.ndarray, device: torch.device | str) -> Tensor:
-    """An array of the host as a tensor; a GPU gets a copy that is not waited for."""
-    return torch.from_numpy(array).to(device, non_blocking=True)
 
 
 def cut_batches(

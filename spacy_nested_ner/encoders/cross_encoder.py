@@ -5,13 +5,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from spacy.attrs import LOWER, NORM, ORTH, PREFIX, SHAPE, SUFFIX
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.util import to_numpy
 from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.batching import on_device
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.protocol import (
     QUESTION,
@@ -160,9 +161,9 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
         pairs = X.pairs[batch]
         if late:
             word, is_word, piece, is_piece = tensors(*places.apart(pairs))
-            return module(pool[word], pool[piece], is_piece), is_word
+            return module(F.embedding(word, pool), F.embedding(piece, pool), is_piece), is_word
         index, mask, words, word_mask = tensors(*places.rows(pairs))
-        return module(pool[index], mask, words), word_mask
+        return module(F.embedding(index, pool), mask, words), word_mask
 
     def tensors(*arrays: np.ndarray) -> List[Tensor]:
         return [on_device(array, pool.device) for array in arrays]

@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.api import Model, get_torch_default_device
@@ -14,7 +15,8 @@ from thinc.types import Floats2d
 from thinc.util import torch2xp
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import on_device, padded_batches
+from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import padded_batches
 from spacy_nested_ner.encoders.protocol import (
     AnnotationEncoderModel,
     Tok2VecModel,
@@ -305,8 +307,8 @@ def _words(
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     states, places = [], []
     for _, index, mask in padded_batches(lengths, model.attrs["batch_words"], device):
-        read = None if context is None else context[index]
-        states.append(module(read, [part[index] for part in own], mask)[mask])
+        read = None if context is None else F.embedding(index, context)
+        states.append(module(read, [F.embedding(index, part) for part in own], mask)[mask])
         places.append(index[mask])
     return torch.cat(states)[torch.argsort(torch.cat(places))]
 

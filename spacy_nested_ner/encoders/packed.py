@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import padded_batches, pieces_at_once
-from spacy_nested_ner.encoders.piece_windows import Window, lengths_of, on_device
+from spacy_nested_ner.encoders.piece_windows import Window, lengths_of
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.layers.checkpointing import Again
 from spacy_nested_ner.layers.packed_encoder import PackedEncoder, Packing
@@ -74,6 +75,6 @@ def packing(lengths: np.ndarray, device: torch.device) -> Packing:
     for _, places, mask in padded_batches(lengths, pieces_at_once(device)):
         back[places[mask]] = cells + mask.flatten().nonzero().squeeze(1)
         cells += mask.numel()
-        real = None if mask.all() else mask.to(device, non_blocking=True)
-        rows.append((places.to(device, non_blocking=True), real))
-    return Packing(rows, back.to(device, non_blocking=True))
+        real = None if mask.all() else on_device(mask, device)
+        rows.append((on_device(places, device), real))
+    return Packing(rows, on_device(back, device))

@@ -7,11 +7,12 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from thinc.api import Model
 from torch import Tensor, nn
 
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.apart import LateShim, late_shim, read_apart
-from spacy_nested_ner.encoders.batching import on_device
 from spacy_nested_ner.encoders.piece_windows import Joint, cut_long
 from spacy_nested_ner.encoders.pretrained import (
     ROBERTA_TYPES,
@@ -205,7 +206,7 @@ def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
         for array in _places_of_words(shim, pairs, first_input, states.shape[1])
     )
     flat = states.flatten(0, 1)
-    both = torch.cat([flat[places[0]], flat[places[1]]], dim=-1)
+    both = torch.cat([F.embedding(ends, flat) for ends in places], dim=-1)
     return both.masked_fill(~has_piece.unsqueeze(-1), 0.0), words
 
 

@@ -8,9 +8,10 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import on_device
+from spacy_nested_ner.device import on_device
 
 # Pieces of a doc, `(pieces,)` long ids, and where those of each word begin, `(words + 1,)` long.
 DocPieces = Tuple[np.ndarray, np.ndarray]
@@ -152,15 +153,16 @@ def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:
 
     pieces: `(pieces, h)`, one vector's after the other's. counts: `(vectors,)` int.
     """
-    has_piece = on_device(counts > 0, pieces.device)
     if how == "first":
         first = (np.cumsum(counts) - counts)[counts > 0]
-        pooled = pieces[on_device(first, pieces.device)]
+        pooled = F.embedding(on_device(first, pieces.device), pieces)
     else:
         lengths = on_device(counts[counts > 0], pieces.device)
         pooled = torch.segment_reduce(pieces, how, lengths=lengths, unsafe=True)
+    if counts.all():
+        return pooled
     out = pieces.new_zeros((len(counts), pieces.shape[1]))
-    return out.masked_scatter(has_piece[:, None], pooled)
+    return out.masked_scatter(on_device(counts > 0, pieces.device)[:, None], pooled)
 
 
 def vector_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -192,7 +194,7 @@ def pool_flat(flat: Tensor, begins: np.ndarray, windows: List[Window], how: str)
     totals = np.array([window.counts.sum() for window in windows])
     index = np.repeat(firsts, totals) + _ranges(totals)
     counts = np.concatenate([window.counts for window in windows])
-    return pool_pieces(flat[on_device(index, flat.device)], counts, how)
+    return pool_pieces(F.embedding(on_device(index, flat.device), flat), counts, how)
 
 
 def join_words(vectors: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], how: str) -> Tensor:
@@ -207,7 +209,7 @@ def join_words(vectors: Tensor, n_words: np.ndarray, joints: Dict[int, Joint], h
         chosen.append(begin + joint.chosen)
         counts.append(joint.counts)
         begin += joint.n_read
-    pieces = vectors[on_device(np.concatenate(chosen), vectors.device)]
+    pieces = F.embedding(on_device(np.concatenate(chosen), vectors.device), vectors)
     return pool_pieces(pieces, np.concatenate(counts), how)
 
 

@@ -5,13 +5,15 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d, Floats3d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor, nn
 
-from spacy_nested_ner.encoders.batching import cut_batches, equal_batches, on_device
+from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import cut_batches, equal_batches
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
     cut_windows,
@@ -186,7 +188,7 @@ def _encode(
     batches = equal_batches(lengths, budget) if shim.int8 else cut_batches(lengths, budget)
     for batch in batches:
         chosen = [windows[i] for i in batch]
-        ids, mask, own = (t.to(device, non_blocking=True) for t in shim.pad_windows(chosen))
+        ids, mask, own = (on_device(t, device) for t in shim.pad_windows(chosen))
         types = own.long() * model.attrs["mark_segment"]
         states, of_queries = shim.module(ids, types, mask, own, *queries(len(chosen)))
         words.append(pool_windows(states, chosen, model.attrs["word_pooling"]))
@@ -195,7 +197,7 @@ def _encode(
     n_vectors = np.array([len(window.counts) for window in windows])
     index = on_device(vector_order(order, n_vectors), device)
     back = on_device(np.argsort(order), device)
-    return torch.cat(words)[index], torch.cat(query_states)[back]
+    return F.embedding(index, torch.cat(words)), torch.cat(query_states)[back]
 
 
 # Weights and their serialisation

@@ -5,13 +5,15 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches, on_device, pieces_at_once
+from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
 from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
@@ -153,8 +155,8 @@ def _encode(
     for batch in batches:
         chosen = [windows[i] for i in batch]
         padded = shim.pad_windows(chosen)[:2]
-        ids, mask = (each.to(device, non_blocking=True) for each in padded)
+        ids, mask = (on_device(each, device) for each in padded)
         pooled.append(pool_windows(shim.read(ids, mask).float(), chosen, how))
     n_vectors = np.array([len(window.counts) for window in windows])
     order = vector_order(np.concatenate(batches), n_vectors)
-    return torch.cat(pooled)[on_device(order, device)]
+    return F.embedding(on_device(order, device), torch.cat(pooled))

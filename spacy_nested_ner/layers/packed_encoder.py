@@ -121,7 +121,7 @@ def read_rows(encoder: Any, ids: Tensor, real: Tensor, types: Optional[Tensor] =
     """
     states: Tensor = encoder.embeddings(input_ids=ids, token_type_ids=types)
     places = real.flatten().nonzero().squeeze(1)
-    states, layers = states.flatten(0, 1)[places], encoder.encoder.layer
+    states, layers = F.embedding(places, states.flatten(0, 1)), encoder.encoder.layer
     int8 = isinstance(layers[0].attention.self, Int8SelfAttention)
     runs = runs_of(real) if int8 else []
     for layer in layers:
@@ -141,7 +141,7 @@ def _attend_in_padding(own: Any, states: Tensor, real: Tensor, places: Tensor) -
         for project in (own.query, own.key, own.value)
     )
     mask = None if len(places) == real.numel() else real
-    return attend(query, key, value, mask).flatten(0, 1)[places]
+    return F.embedding(places, attend(query, key, value, mask).flatten(0, 1))
 
 
 def _padded(states: Tensor, real: Tensor, places: Tensor) -> Tensor:

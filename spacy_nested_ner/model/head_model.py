@@ -8,7 +8,8 @@ import torch
 from thinc.api import Model
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import cut_batches, on_device
+from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim
@@ -33,8 +34,8 @@ Backprop = Callable[[Any], List[Any]]
 
 # Padded words from which a further batch costs a head less than they do.
 PADDING = 64
-# A GPU is given so many times `batch_words` at once, however much is padding: a batch more costs it
-# more than they do.
+# CUDA is given so many times `batch_words` at once, however much is padding: a further batch costs
+# it more than more words do.
 ON_GPU = 8
 
 

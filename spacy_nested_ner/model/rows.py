@@ -4,9 +4,10 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from spacy_nested_ner.encoders.batching import on_device
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel, Tok2VecModel
 from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
 from spacy_nested_ner.model.types import HeadInput
@@ -89,5 +90,5 @@ def pad(
     position = torch.arange(int(lengths.max()))
     mask = position < lengths.unsqueeze(1)
     index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
-    there, mask = (t.to(words.device, non_blocking=True) for t in (index, mask))
-    return words[there], mask
+    there, mask = (on_device(t, words.device) for t in (index, mask))
+    return F.embedding(there, words), mask  # takes less time than an index

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.systems.base import Options
 
 
@@ -46,7 +47,7 @@ class Gold:
                 rows[i, : len(group), :3] = group
                 rows[i, : len(group), 3] = 1
         # One copy for all: each by itself would wait for a GPU.
-        there = torch.from_numpy(rows).to(device or torch.get_default_device(), non_blocking=True)
+        there = on_device(rows, device or torch.get_default_device())
         return cls(spans=there[..., :2], labels=there[..., 2], mask=there[..., 3].bool())
 
     def repeat(self, times: int) -> Gold:

@@ -97,7 +97,8 @@ def test_upper_layers_learn_as_ever(directory, max_pieces) -> None:
         assert set(found) == {name for name in expected if name.startswith("encoder.layer.1.")}
         for name, gradient in found.items():
             # Of up to 50; a GPU adds in any order.
-            np.testing.assert_allclose(gradient, expected[name], rtol=1e-5, atol=1e-4)
+            atol = 1e-5 * max(1.0, float(expected[name].abs().max()))
+            np.testing.assert_allclose(gradient, expected[name], atol=atol)
             encoder_shim(model).module.get_parameter(name).grad = None
 
 

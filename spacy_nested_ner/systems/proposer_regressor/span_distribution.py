@@ -155,7 +155,7 @@ def _expectations(
 
 
 def _chunks(*factors: Tensor) -> Iterator[Factors]:
-    """So many rows of the factors at a time that their cells fit `CHUNK_CELLS`."""
+    """So many rows of the factors at a time that their cells fit the device."""
     cells = CHUNK_CELLS_ON_GPU if factors[0].is_cuda else CHUNK_CELLS
     size = max(1, cells // factors[0].shape[1] ** 2)
     return zip(*(factor.split(size) for factor in factors))
