@@ -181,11 +181,11 @@ def _once_per_word(layer: nn.Module, words: Tensor, row: Tensor, word: Tensor) -
     """`layer(words[row, word])`, each word that occurs computed once. A GPU would be waited for to
     learn which ones do; it computes all."""
     if words.is_cuda:
-        return layer(words)[row, word]
+        return F.embedding(row * words.shape[1] + word, layer(words).flatten(0, 1))
     used = torch.zeros(words.shape[:2], dtype=torch.bool, device=words.device)
     used[row, word] = True
     place = used.flatten().cumsum(0).view_as(used) - 1
-    return layer(words[used])[place[row, word]]
+    return F.embedding(place[row, word], layer(words[used]))
 
 
 def crossed(starts: Tensor, ends: Tensor) -> Tensor:
