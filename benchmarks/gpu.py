@@ -63,7 +63,7 @@ Transformer = Annotated[
 ]
 
 
-def on_device(device: str, function: Callable[..., None], *arguments: Any) -> None:
+def in_process_on(device: str, function: Callable[..., None], *arguments: Any) -> None:
     """Call a function in a process of its own that uses a device.
 
     Raises typer.BadParameter for a device that is not there.
@@ -126,7 +126,7 @@ def measure_each(task: Task, systems: List[str], names: Iterable[Any], measure: 
         for system in systems
     }
     if any(missing.values()):
-        on_device(task.settings["device"], add_cells, task, missing, measure)
+        in_process_on(task.settings["device"], add_cells, task, missing, measure)
 
 
 def add_cells(task: Task, missing: Dict[str, List[str]], measure: Measure) -> None:
@@ -166,7 +166,7 @@ def run_tests(
         raise typer.Exit(1)
 
 
-def outcome(files: List[str], device: str, workers: int = 0) -> Dict[str, Any]:
+def outcome(files: List[str], device: str, workers: int) -> Dict[str, Any]:
     """How many tests pass, which fail and which are skipped, with the reasons."""
     seen = Outcomes()
     args = [*(str(ROOT / file) for file in files), "--device", device, "-q", "--tb=short"]

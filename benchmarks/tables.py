@@ -166,28 +166,19 @@ def rooms(cells: Dict[str, Dict[str, Any]]) -> str:
 def by_batch(cells: Sequence[Dict[str, Any]], *figures: str) -> str:
     """One row for each system, and for what is measured of it, with a column for each of the
     figures at each batch size."""
+    names = [name for name in ("system", "what") if name in cells[0]]
     sizes = sorted({cell["batch_size"] for cell in cells})
-    found = {(_measured(cell), cell["batch_size"]): cell for cell in cells}
     columns = [(figure, size) for figure in figures for size in sizes]
-    rows = [
-        [
-            *row,
-            *(
-                MEASURED[figure][1].format(found[row, size][figure]) if (row, size) in found else ""
-                for figure, size in columns
-            ),
-        ]
-        for row in dict.fromkeys(map(_measured, cells))
-    ]
-    header = [MEASURED[name][0] for name in ("system", "what")][: len(rows[0]) - len(columns)]
+    found: Dict[Tuple[str, ...], Dict[Any, str]] = {}
+    for cell in cells:
+        row = found.setdefault(tuple(MEASURED[name][1].format(cell[name]) for name in names), {})
+        for figure in figures:
+            row[figure, cell["batch_size"]] = MEASURED[figure][1].format(cell[figure])
+    header = [MEASURED[name][0] for name in names]
     header += [f"{MEASURED[figure][0]}, batch {size}" for figure, size in columns]
-    return markdown(header, rows)
-
-
-def _measured(cell: Dict[str, Any]) -> Tuple[str, ...]:
-    """System, and what of it where that is told."""
-    what = (cell["what"],) if "what" in cell else ()
-    return (f"`{cell['system']}`", *what)
+    return markdown(
+        header, [[*of, *(row.get(each, "") for each in columns)] for of, row in found.items()]
+    )
 
 
 def ablation(variants: Dict[str, Any]) -> str:

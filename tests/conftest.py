@@ -6,7 +6,7 @@ import string
 import zipfile
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import hypothesis
 import numpy as np
@@ -18,7 +18,7 @@ from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
-from thinc.api import Adam, Model
+from thinc.api import Adam, Model, get_current_ops
 from thinc.types import Floats2d
 from thinc.util import to_numpy
 
@@ -32,6 +32,20 @@ TORCH_ALONE.append("systems/test_head_contract.py")
 
 # spaCy starts its processes by a fork.
 NOT_FORKED = pytest.mark.no_gpu("CUDA cannot be used in a forked process")
+
+
+# What cupy says of a call of Thinc's, on a GPU alone.
+CUPY_WARNS = "This function is deprecated and will be removed"
+
+
+def but_cupys(caught: Iterable[Any]) -> List[Any]:
+    """The warnings that `pytest.warns` has caught, without those of cupy."""
+    return [each for each in caught if not str(each.message).startswith(CUPY_WARNS)]
+
+
+def slack(tolerance: float, on_gpu: float = 10.0) -> float:
+    """A tolerance, so many times as wide on a GPU, which adds in any order."""
+    return tolerance * on_gpu if get_current_ops().name == "cupy" else tolerance
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

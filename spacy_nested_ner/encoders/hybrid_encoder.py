@@ -324,7 +324,7 @@ def _own_parts(
         static = static_rows(docs, model.ops)
     if reads:
         _check_tags(docs, reads, is_train)
-        tags = tag_keys(docs, reads).to(device)
+        tags = on_device(tag_keys(docs, reads), device)
     if shim.module.characters is not None:
         characters = _characters(shim.module, docs, model.attrs["batch_words"], device)
     return shim.module.own_parts(static, tags, characters)

@@ -11,6 +11,7 @@ from spacy.vocab import Vocab
 from thinc.api import NumpyOps, Ops, get_array_module
 from torch import Tensor
 
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.words import to_torch
 from spacy_nested_ner.layers.hybrid import END, FIRST_CHARACTER, N_PRINTABLE, UNKNOWN
 
@@ -36,9 +37,9 @@ def word_forms(docs: List[Doc], device: torch.device) -> WordForms:
     forms = [strings[int(orth)] for orth in orths]
     lengths = np.array([len(form) for form in forms], dtype=np.int64) + 1
     return WordForms(
-        torch.from_numpy(character_codes(forms)).to(device),
+        on_device(character_codes(forms), device),
         lengths,
-        torch.from_numpy(form_of_word.reshape(-1)).to(device),
+        on_device(form_of_word.reshape(-1), device),
     )
 
 

@@ -21,7 +21,7 @@ from spacy_nested_ner.encoders.sorted_transformer import (
     build_sorted_transformer,
     encoder_shim,
 )
-from tests.conftest import SMALL_MODELS, make_examples, make_pipeline
+from tests.conftest import SMALL_MODELS, make_examples, make_pipeline, slack
 
 transformers = pytest.importorskip("transformers")
 
@@ -83,9 +83,8 @@ def test_gradients_are_those_of_hugging_face(directory) -> None:
     pairs = dict(encoder.named_parameters())
     compared = 0
     for name, parameter in module.named_parameters():
-        expected = pairs[name].grad
-        atol = 1e-5 * max(1.0, float(expected.abs().max()))
-        torch.testing.assert_close(parameter.grad.cpu(), expected, atol=atol, rtol=1e-4)
+        atol = slack(1e-5, on_gpu=50)  # of gradients that reach 50
+        torch.testing.assert_close(parameter.grad.cpu(), pairs[name].grad, atol=atol, rtol=1e-4)
         compared += 1
     assert compared > 30
 

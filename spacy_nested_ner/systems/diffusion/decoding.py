@@ -11,6 +11,7 @@ from typing import Iterator, List, NamedTuple, Sequence, Tuple, TypeVar
 import torch
 from torch import Tensor
 
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.layers.pointer import word_probability
 from spacy_nested_ner.systems.candidates import pointed_spans
 from spacy_nested_ner.systems.diffusion.network import (
@@ -112,7 +113,7 @@ def pointed_steps(
     size = real.shape[1]
     # Which point of the noise tables each span has: all in order, until some are left out.
     place = torch.arange(size, device=device).expand_as(real)
-    all_kinds = spread_kinds(size, len(network.kinds)).to(device)
+    all_kinds = on_device(spread_kinds(size, len(network.kinds)), device)
     kinds = all_kinds.expand_as(real)
     state = process.first_states(lengths, real, options.seed)
     for i, now in enumerate(times):
@@ -131,7 +132,7 @@ def pointed_steps(
                 kinds = all_kinds[place]
         noise = None
         if options.eta:
-            noise = noise_table(options.seed, i + 1, size).to(device)[place]
+            noise = on_device(noise_table(options.seed, i + 1, size), device)[place]
         clean = process.to_state(spans, lengths)
         state = process.reverse_step(state, clean, now, times[i + 1], options.eta, noise)
 

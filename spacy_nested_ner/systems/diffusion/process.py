@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spacy_nested_ner.device import on_device
 from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
 
 S = TypeVar("S", float, Tensor)
@@ -72,7 +73,7 @@ class SpanDiffusion:
         """
         n_spans = real.shape[1]
         if not self.truncated:
-            return noise_table(seed, 0, n_spans).to(real.device).expand(len(real), -1, -1)
+            return on_device(noise_table(seed, 0, n_spans), real.device).expand(len(real), -1, -1)
         place = torch.arange(n_spans, device=real.device)
         # In whole numbers: the middle of the k-th of as many equal parts as there are spans.
         first = (2 * place + 1) * lengths // (2 * real.sum(dim=1, keepdim=True).clamp(min=1))
