@@ -20,6 +20,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Config
 
+from benchmarks import tables
 from benchmarks.harness import NO_RESULTS, command, peak, results_of
 from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
@@ -222,7 +223,7 @@ def report(
             curves[name] = tuple(zip(*result["training"]["curve"]))
         draw_lines(curves, folder / "curves.svg", "steps", "F1 on dev")
         everything += results
-    typer.echo(comparison.best_systems(everything))
+    typer.echo(tables.best_systems(everything))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@ docs show them. Plain Python, so that both are made without torch."""
 
 import re
 import statistics
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from spacy_nested_ner.comparison.tables import by_system, markdown, mean_of
+from spacy_nested_ner.comparison.tables import Result, by_system, markdown, mean_of, tuned_means
 
 PREDICTION = ["encoder", "head", "batches", "decoding", "spans", "docs", "rest"]
 TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignment", "batches"]
 TRAINING += ["gold alignment", "optimizer", "rest"]
 SHARES = {"prediction": PREDICTION, "training": TRAINING}
+
+# Corpus, encoder, training docs and time of a training.
+Budget = Tuple[str, str, str, str]
 
 
 def runnable(command: str) -> str:
@@ -18,6 +22,35 @@ def runnable(command: str) -> str:
     modules of a package now."""
     command = re.sub(r"^benchmarks/(\w+)_ablation\.py", r"-m benchmarks.ablation \1", command)
     return re.sub(r"^benchmarks/(\w+)\.py", r"-m benchmarks.\1", command)
+
+
+def budget_of(result: Result) -> Budget:
+    """Of a result; see `Budget`."""
+    settings = result["settings"]
+    encoder = Path(settings["transformer"]).name if settings.get("transformer") else "CNN"
+    limit, clock = settings.get("train_limit"), "CPU " if settings.get("cpu_clock") else ""
+    corpus = Path(settings["corpus"]).name
+    docs = f"{limit:,}" if limit else "all"
+    return corpus, encoder, docs, f"{settings['minutes']:g} {clock}minutes"
+
+
+def best_systems(results: Iterable[Result]) -> str:
+    """One row for each budget, one column for each system: mean F1 on test at the threshold that is
+    best on dev; the best is bold. Trainings of a number of steps have no place here."""
+    budgets: Dict[Budget, List[Result]] = {}
+    for result in results:
+        if result["settings"].get("minutes"):
+            budgets.setdefault(budget_of(result), []).append(result)
+    means = {budget: tuned_means(each) for budget, each in budgets.items()}
+    names = sorted({name for each in means.values() for name in each})
+    rows = []
+    for budget, each in means.items():
+        cells = [str(each[name]) if name in each else "-" for name in names]
+        first = names.index(next(iter(each)))
+        cells[first] = f"**{cells[first]}**"
+        rows.append([*budget, *cells])
+    header = ["corpus", "encoder", "training docs", "time", *(f"`{name}`" for name in names)]
+    return markdown(header, rows) if rows else ""
 
 
 def growth(cells: Dict[str, Any], axis: str) -> str:

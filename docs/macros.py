@@ -102,7 +102,7 @@ def comparison(folder: str) -> str:
 def best_systems(*folders: str) -> str:
     """Which system is best in which time, over several folders of results."""
     paths = [ROOT / RESULTS / folder for folder in folders]
-    table = trainings.best_systems(each for path in paths for each in trainings.results_in(path))
+    table = tables.best_systems(each for path in paths for each in trainings.results_in(path))
     command = f"-m benchmarks.compare report {' '.join(f'{RESULTS}/{each}' for each in folders)}"
     return f"{table}\n\n{shell([command])}"
 

@@ -1,12 +1,12 @@
-"""Markdown tables of a comparison: of each training, of the means of seeds, and of which system is
-best in which time. Made from the JSON files, without torch."""
+"""Markdown tables of a comparison: of each training, and of the means of seeds. Made from the JSON
+files, without torch."""
 
 from __future__ import annotations
 
 import json
 import statistics
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 BATCH_SIZES = (1, 8, 64)
 CONFIDENCE = 0.95
@@ -108,38 +108,6 @@ def over_seeds(results: Sequence[Result]) -> str:
         if tuned.n > 1
     ]
     header = ["system", "seeds", "mean test F1", "threshold tuned on dev"]
-    return markdown(header, rows) if rows else ""
-
-
-Budget = Tuple[str, str, str, str]
-
-
-def budget_of(result: Result) -> Budget:
-    """Corpus, encoder, training docs and time of a result."""
-    settings = result["settings"]
-    encoder = Path(settings["transformer"]).name if settings.get("transformer") else "CNN"
-    limit, clock = settings.get("train_limit"), "CPU " if settings.get("cpu_clock") else ""
-    corpus = Path(settings["corpus"]).name
-    docs = f"{limit:,}" if limit else "all"
-    return corpus, encoder, docs, f"{settings['minutes']:g} {clock}minutes"
-
-
-def best_systems(results: Iterable[Result]) -> str:
-    """One row for each budget, one column for each system: mean F1 on test at the threshold that is
-    best on dev; the best is bold. Trainings of a number of steps have no place here."""
-    budgets: Dict[Budget, List[Result]] = {}
-    for result in results:
-        if result["settings"].get("minutes"):
-            budgets.setdefault(budget_of(result), []).append(result)
-    means = {budget: tuned_means(each) for budget, each in budgets.items()}
-    names = sorted({name for each in means.values() for name in each})
-    rows = []
-    for budget, each in means.items():
-        cells = [str(each[name]) if name in each else "-" for name in names]
-        first = names.index(next(iter(each)))
-        cells[first] = f"**{cells[first]}**"
-        rows.append([*budget, *cells])
-    header = ["corpus", "encoder", "training docs", "time", *(f"`{name}`" for name in names)]
     return markdown(header, rows) if rows else ""
 
 

@@ -6,6 +6,9 @@ from typing import Optional
 
 from torch import Tensor
 
+# A logit whose probability is 0 under sigmoid and softmax; -inf is NaN where all is padding.
+MASKED = -1e4
+
 
 def of_padding(mask: Tensor) -> Optional[Tensor]:
     """The `(batch, words)` bool mask, None where it hides nothing: less is to be done then.

@@ -17,9 +17,8 @@ from spacy_nested_ner.layers.attention import (
 )
 from spacy_nested_ner.layers.checkpointing import Again, run_again
 from spacy_nested_ner.layers.int8 import Int8SelfAttention, runs_of
+from spacy_nested_ner.layers.masks import MASKED
 
-# Of an attention weight that padding would get.
-NEVER = -1e4
 # Attribute of the parameter of a `PieceEmbedding` whose gradients are of its own making: None, or
 # memory for the next.
 SPARE = "spare_gradient"
@@ -99,7 +98,7 @@ def _attend_in_rows(own: Any, heads: Tuple[Tensor, ...], mask: Optional[Tensor])
         return attend(query, key, value, mask, rate, scale=1.0)
     weights = query @ key.transpose(-1, -2)
     if mask is not None:
-        weights = weights.masked_fill(~mask[:, None, None], NEVER)
+        weights = weights.masked_fill(~mask[:, None, None], MASKED)
     return join_heads(own.dropout(weights.softmax(-1).to(value.dtype)) @ value)
 
 

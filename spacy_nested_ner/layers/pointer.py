@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.masks import MASKED
+
 
 class AdditivePointer(nn.Module):
     """`w . ReLU(W_q q + W_w x) + b` for every query and word (PIQN eq. 4-5).
@@ -112,11 +114,11 @@ def make_pointer(kind: str, width: int, words: Optional[int] = None) -> Pointer:
 
 
 def mask_words(logits: Tensor, mask: Optional[Tensor]) -> Tensor:
-    """Give padding a logit of -1e4: probability 0 under sigmoid and softmax, no NaN.
+    """Give padding a probability of 0.
 
     logits: `(batch, queries, words)`; mask: `(batch, words)` bool.
     """
-    return logits if mask is None else logits.masked_fill(~mask.unsqueeze(1), -1e4)
+    return logits if mask is None else logits.masked_fill(~mask.unsqueeze(1), MASKED)
 
 
 def word_probability(logits: Tensor, kind: str) -> Tensor:

@@ -16,6 +16,10 @@ from torch import Tensor, nn
 from spacy_nested_ner.device import on_device
 from spacy_nested_ner.systems.base import Options
 
+# Logit of a probability of 1 %, where a head begins that learns which of many things are entities:
+# few are, and to learn this first would be a slow start.
+PRIOR = -4.6
+
 
 @dataclass(frozen=True)
 class Gold:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import srsly
 
+from benchmarks.tables import best_systems
 from spacy_nested_ner.comparison import tables
 
 
@@ -50,7 +51,7 @@ def test_best_system_of_each_budget() -> None:
         result("piqn_ner", 0.5, minutes=20.0, transformer="models/MiniLM", train_limit=4000),
         result("piqn_ner", 0.9, minutes=0.0, steps=2000),
     ]
-    assert tables.best_systems(results).splitlines() == [
+    assert best_systems(results).splitlines() == [
         "| corpus | encoder | training docs | time | `piqn_ner` | `spancat` |",
         "| --- | --- | --- | --- | --- | --- |",
         "| litbank | CNN | all | 5 CPU minutes | 72.0 ± 6.6 | **80.0** |",

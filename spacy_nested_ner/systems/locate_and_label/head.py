@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.layers.recurrent import BiLSTM
 from spacy_nested_ner.layers.span_grid import SpanGrid, ends_from_each_word
-from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
+from spacy_nested_ner.systems.head import PRIOR, Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
     LocateAndLabelSettings,
@@ -30,8 +30,6 @@ from spacy_nested_ner.systems.locate_and_label.spans import (
     soft_nms,
 )
 
-# Logit of a probability of 1 %, the usual start of detectors that are trained with a focal loss.
-PRIOR = -4.6
 # Gamma of the focal loss (eq. 12).
 GAMMA = 2.0
 # alpha_2: smallest IoU of an adjusted span with an entity to have its label.

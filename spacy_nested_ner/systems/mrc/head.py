@@ -16,12 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.pooling import RangeMax
-from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions, marked
+from spacy_nested_ner.systems.head import PRIOR, Batch, Gold, Head, Loss, Predictions, marked
 from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
-# Logit of every start and end before training: a sentence has few answers to one question, and a
-# head that had to learn this first would start slowly.
-PRIOR = -4.6
 # Hidden layer of the match score.
 MATCH_WIDTH = 256
 # Weight of the match among the losses, by how it is scored; that of starts and of ends is 1. The

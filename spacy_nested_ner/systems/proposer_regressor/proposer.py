@@ -15,12 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.growing import grow_outputs
-from spacy_nested_ner.layers.masks import of_padding
+from spacy_nested_ner.layers.masks import MASKED, of_padding
 from spacy_nested_ner.layers.pooling import words_at
 from spacy_nested_ner.layers.recurrent import BiGRU
 from spacy_nested_ner.layers.rounds import word_rounds
-
-MASKED = -1e4  # a logit whose probability is 0
 
 
 @dataclass
