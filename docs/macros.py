@@ -1,5 +1,5 @@
 """What the pages ask for in `{{ ... }}`: tables of settings from the dataclasses, tables of figures
-from the JSON files in `benchmarks/results`. No page has a number of its own."""
+from the JSON files in `benchmarks/results`. A number in a sentence is one of a table."""
 
 import base64
 import html

@@ -36,7 +36,7 @@ OptimizeOpt = Annotated[
     typer.Option(
         help="Of a pretrained transformer. accuracy: with adversarial training. speed: without, "
         "which trains in half of the time (default: speed for up to 500 "
-        "sentences, else as in the shipped config)",
+        "sentences and where --minutes are few, else as in the shipped config)",
         show_default=False,
     ),
 ]
