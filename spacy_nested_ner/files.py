@@ -65,7 +65,7 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     marker: file that a folder which may be replaced holds.
 
     Raises ValueError if something else is there: a file, or a folder with other contents, or the
-    folder that the process works in.
+    folder that the process works in, or a mounted volume.
     """
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / marker).is_file():
@@ -73,9 +73,19 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     path = path.resolve()
     if Path.cwd().is_relative_to(path):
         raise ValueError(f"{path} is the current folder, which cannot be replaced. Give another.")
+    if os.path.ismount(path):
+        raise ValueError(
+            f"{path} is a mounted volume, which cannot be replaced. Give a folder in it."
+        )
     with _draft(path.parent) as new:
         (new / path.name).mkdir()
         yield new / path.name
+
+
+def as_written(name: str) -> str:
+    """A name that can be written: bytes of a file's name that are not UTF-8, and half a surrogate
+    pair, cannot."""
+    return name if name.isascii() else name.encode("utf8", "backslashreplace").decode("utf8")
 
 
 def settle(folder: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -165,3 +166,17 @@ def test_the_folder_that_one_works_in_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="is the current folder"):
         written_folder(tmp_path, "meta.json").__enter__()
+
+
+def test_a_volume_is_not_replaced(tmp_path, monkeypatch):
+    """It could not be moved away, which would be known only at the end."""
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    with (
+        pytest.raises(ValueError, match="is a mounted volume"),
+        written_folder(tmp_path / "out", "marker"),
+    ):
+        raise AssertionError
+    with written_folder(tmp_path / "out" / "in_it", "marker") as folder:
+        (folder / "marker").write_text("")
+    assert (tmp_path / "out" / "in_it" / "marker").is_file()

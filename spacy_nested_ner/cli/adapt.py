@@ -50,7 +50,7 @@ def adapt_cli(
             raise ValueError(f"--rate {rate:g} is no learning rate.")
         if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
             raise ValueError(f"OUT is the encoder itself, {encoder}. Give another folder.")
-        texts = file_texts(texts_path, text)
+        texts = file_texts(texts_path, text, output_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         fix_random_seed(0)
         reading = UsableTexts()

@@ -74,7 +74,7 @@ def annotate_cli(
         annotator = Annotator(
             model, spans_key=spans_key, batch_size=batch_size, details=details, gpu_id=gpu_id
         )
-        files, others = input_files(input_path)
+        files, others = input_files(input_path, output_path)
         if others:
             msg.warn(f"Left out, for they are of no known kind: {_some(others)}")
         fragments = list(cut(files, columns, limit))

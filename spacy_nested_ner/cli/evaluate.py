@@ -262,7 +262,7 @@ def _group_rows(group: str, pipelines: Sequence[Dict[str, Any]]) -> List[Tuple[s
 
 def _group_order(key: str) -> Tuple[int, str]:
     digits = key.split("-")[0].rstrip("+")
-    return (int(digits), "") if digits.isdigit() else (-1, key)
+    return (int(digits), "") if digits.isdecimal() else (-1, key)
 
 
 def _table(

@@ -184,7 +184,7 @@ def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
     keys = list(dict.fromkeys(key for counts in columns.values() for key in counts))
     if not keys:
         return
-    if all(key.isdigit() for key in keys):
+    if all(key.isdecimal() for key in keys):
         keys.sort(key=int)
     rows = [(key, *(str(counts.get(key, 0)) for counts in columns.values())) for key in keys]
     if len(rows) > MANY:

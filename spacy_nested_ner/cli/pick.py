@@ -68,7 +68,7 @@ def pick_cli(
 
     with failing("Cannot pick texts. Nothing was written."):
         tool = _tool(format, output_path)
-        texts = file_texts(texts_path, text)
+        texts = file_texts(texts_path, text, output_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         keep_few_shapes()
         nlp = load_pipeline(model)

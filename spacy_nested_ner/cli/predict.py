@@ -80,7 +80,7 @@ def predict_cli(
     standard = typer.get_binary_stream("stdout")
     with _aside(output_path is None), failing("Cannot predict."):
         kind = _format(format, output_path)
-        texts = _texts(source, text)
+        texts = _texts(source, text, output_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
         if threshold is not None:
@@ -114,8 +114,10 @@ def _format(format: Optional[Format], path: Optional[Path]) -> Format:
         raise ValueError(f"{path} is neither .jsonl nor .csv. Say which with --format.") from None
 
 
-def _texts(source: Optional[str], column: str) -> "Iterator[Tuple[str, Text]]":
-    """Each text with its id. What is called like a file has to be one.
+def _texts(
+    source: Optional[str], column: str, output: Optional[Path]
+) -> "Iterator[Tuple[str, Text]]":
+    """Each text with its id. What is called like a file has to be one. output: see `file_texts`.
 
     Raises ValueError if there are none, or if they cannot be read.
     """
@@ -126,7 +128,7 @@ def _texts(source: Optional[str], column: str) -> "Iterator[Tuple[str, Text]]":
     path = Path(source)
     if not source or not (os.path.exists(source) or path.suffix in KINDS):
         return iter([("1", checked(source))])
-    return file_texts(path, column)
+    return file_texts(path, column, output)
 
 
 def _lines_of_input() -> "Iterator[Tuple[str, Text]]":

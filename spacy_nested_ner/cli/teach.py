@@ -47,7 +47,7 @@ def teach_cli(
     with failing("Cannot teach. Nothing was written."):
         if output_path.suffix != ".spacy":
             raise ValueError(f"{output_path} must be a .spacy file.")
-        texts = file_texts(texts_path, text)
+        texts = file_texts(texts_path, text, output_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         keep_few_shapes()
         reading = TextReading(load_pipeline(teacher), spans_key)

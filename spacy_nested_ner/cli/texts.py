@@ -19,15 +19,18 @@ Found = TypeVar("Found")
 BATCH = 250
 
 
-def file_texts(path: Path, column: str) -> Iterator[Tuple[str, Text]]:
-    """Each text of a file or folder with its id, read as they are asked for.
+def file_texts(
+    path: Path, column: str, output: Optional[Path] = None
+) -> Iterator[Tuple[str, Text]]:
+    """Each text of a file or folder with its id, read as they are asked for. output: see
+    `input_files`.
 
     Raises ValueError if there are none, or if they cannot be read.
     """
     from spacy_nested_ner.scale.inputs import Columns, cut, input_files, read
 
     columns = Columns(column)
-    files, others = input_files(path)
+    files, others = input_files(path, output)
     if others:
         msg.warn(f"Left out, for they are of no known kind: {', '.join(others)}")
     fragments = list(cut(files, columns))

@@ -152,7 +152,12 @@ def _find_sentences(record: Record, nlp: Language, how: str) -> List[int]:
     if how == "lines":
         return line_starts(record.text)
     doc = Sentencizer()(_made_doc(record.text, nlp, record.doc_id))
-    return [token.idx for token in doc if token.is_sent_start]
+    starts = [token.idx for token in doc if token.is_sent_start]
+    if record.words is None:
+        return starts
+    # A word of the corpus can be several tokens of spaCy's, and is not cut.
+    words = {start for start, _ in word_places(record.text, record.words)}
+    return [start for start in starts if start in words]
 
 
 def _mark_sentences(doc: Doc, places: List[Tuple[int, int]], starts: List[int]) -> None:

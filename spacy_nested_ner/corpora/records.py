@@ -27,6 +27,7 @@ from typing import (
 
 from spacy_nested_ner.corpora.errors import Problems
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped, WordSpan, clean_spans
+from spacy_nested_ner.files import as_written
 
 SPLITS = ("train", "dev", "test")
 TOKENS = ("published", "spacy", "character", "cut")
@@ -104,6 +105,9 @@ class Record:
     sentence_starts: List[int] = field(default_factory=lambda: [0])
     dropped: Counter = field(default_factory=Counter)
     has_text: bool = True
+
+    def __post_init__(self) -> None:
+        self.doc_id = as_written(self.doc_id)  # of a file whose name is not UTF-8
 
 
 def text_record(

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
+import srsly
 from spacy.language import Language
 from spacy.training.loggers import console_logger_v3
 from spacy.util import SimpleFrozenList, registry, resolve_dot_names
@@ -153,7 +154,7 @@ def make_console_logger(
 def _how_to_go_on(nlp: Language, saved_to: str) -> str:
     if not saved_to:
         return "That was before the first score: there is nothing to go on from."
-    source = shlex.quote(f'{{"source": "{saved_to}"}}')
+    source = shlex.quote(srsly.json_dumps({"source": Path(saved_to).as_posix()}))
     learning = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
     again = " ".join(f"--components.{name} {source}" for name in learning)
     return f"To go on from {saved_to}, train again with another --output and\n{again}"

@@ -113,9 +113,17 @@ def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None
 
 def set_label_dim(model: HeadModel) -> None:
     """Keep `nO` of the nodes in step with the labels of the model."""
-    n_labels = len(model.attrs["labels"])
-    model.set_dim("nO", n_labels, force=True)
-    model.get_ref("head").set_dim("nO", n_labels, force=True)
+    _set_label_dim(model, len(model.attrs["labels"]))
+
+
+def forget_label_dim(model: HeadModel) -> None:
+    """Let the model take weights of another number of labels."""
+    _set_label_dim(model, None)
+
+
+def _set_label_dim(model: HeadModel, n_labels: Any) -> None:
+    for node in (model, model.get_ref("head")):
+        node.set_dim("nO", n_labels, force=True)
 
 
 def _head_is_called_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping
 
 import numpy as np
 import srsly
 
-from spacy_nested_ner.model.head_model import head_shim, set_tok2vec
+from spacy_nested_ner.model.head_model import forget_label_dim, head_shim, set_tok2vec
 from spacy_nested_ner.pipeline.configured import STATE, ConfiguredPipe
 
 CHECKSUMS = "checksums.json"
@@ -49,11 +49,12 @@ class SavedPipe(ConfiguredPipe):
         self._compare(parts, saved.get(CHECKSUMS), "'{}' in the bytes".format)
         names = list(parts)
         del saved, parts  # weights can be large
-        for name in names:
-            with self._loading(f"'{name}' in the bytes"):
-                super().from_bytes(bytes_data, exclude=_others(name, names[0], exclude))
-                self._check_state()
-        self._after_loading("the bytes")
+        with self._put_back(names):
+            for name in names:
+                with self._loading(f"'{name}' in the bytes"):
+                    super().from_bytes(bytes_data, exclude=_others(name, names[0], exclude))
+                    self._check_state()
+            self._after_loading("the bytes")
         return self
 
     def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> SavedPipe:
@@ -73,11 +74,12 @@ class SavedPipe(ConfiguredPipe):
                 saved = srsly.json_loads(self._read(folder / CHECKSUMS))
         self._compare(parts, saved, lambda name: str(folder / name))
         del parts  # weights can be large
-        for name in names:
-            with self._loading(str(folder / name)):
-                super().from_disk(folder, exclude=_others(name, names[0], exclude))
-                self._check_state()
-        self._after_loading(str(path))
+        with self._put_back(names):
+            for name in names:
+                with self._loading(str(folder / name)):
+                    super().from_disk(folder, exclude=_others(name, names[0], exclude))
+                    self._check_state()
+            self._after_loading(str(path))
         return self
 
     def _check_savable(self) -> None:
@@ -119,6 +121,27 @@ class SavedPipe(ConfiguredPipe):
             raise ValueError(
                 self._says(f"{place} is damaged, or was saved with another config.cfg: {problem}")
             ) from err
+
+    @contextmanager
+    def _put_back(self, names: List[str]) -> Iterator[None]:
+        """If loading these parts fails, a trained pipe is as it was.
+
+        It may have got labels since it was saved.
+        """
+        if "model" not in names or not head_shim(self.model).is_built:
+            yield
+            return
+        cfg, model = srsly.msgpack_dumps(self.cfg), self.model.to_bytes()
+        forget_label_dim(self.model)
+        try:
+            yield
+        except BaseException:
+            forget_label_dim(self.model)
+            self.cfg.clear()
+            self.cfg.update(srsly.msgpack_loads(cfg))
+            self.model.from_bytes(model)
+            set_tok2vec(self.model)
+            raise
 
     def _after_loading(self, source: str) -> None:
         set_tok2vec(self.model)  # what was saved may point elsewhere

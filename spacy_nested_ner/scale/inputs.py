@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
+from spacy_nested_ner.files import as_written
 from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, texts_of
 
 FRAGMENT_ROWS = 5_000
 """Rows of a fragment of a file that has no parts of its own."""
 LONGEST_FIELD = 1 << 27
-"""Characters of the longest field of a CSV file: a quotation mark that is not closed makes one of
-the whole rest."""
+"""Characters of the longest field of a CSV file."""
 BOM = b"\xef\xbb\xbf"
 
 Pair = Tuple[Optional[str], Text]
@@ -59,8 +59,12 @@ class InputError(ValueError):
     """Input that cannot be read. Says which file, what is wrong and what helps."""
 
 
-def input_files(path: Path) -> Tuple[List[Tuple[str, Path]], List[str]]:
+def input_files(
+    path: Path, output: Optional[Path] = None
+) -> Tuple[List[Tuple[str, Path]], List[str]]:
     """The files to read with their names below the input, and the names of those left out.
+
+    output: file or folder that is to be written; in a folder that is read it is no input.
 
     Files whose names start with "." or "_" are neither, as elsewhere in the world of tables.
 
@@ -74,9 +78,12 @@ def input_files(path: Path) -> Tuple[List[Tuple[str, Path]], List[str]]:
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder. {known}")
     files, others = [], []
+    written = output and output.resolve()
     for each in sorted(path.rglob("*"), key=lambda each: each.relative_to(path).parts):
         parts = each.relative_to(path).parts
         if not each.is_file() or any(part.startswith((".", "_")) for part in parts):
+            continue
+        if written and each.resolve().is_relative_to(written):
             continue
         if each.suffix in KINDS:
             files.append(("/".join(parts), each))
@@ -119,7 +126,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
         while batch := list(islice(pairs, size)):
             start = fragment.first + done + 1
             ids = [
-                f"{fragment.file}:{start + i}" if name is None else _plain(name)
+                f"{fragment.file}:{start + i}" if not name else as_written(name)
                 for i, (name, _) in enumerate(batch)
             ]
             done += len(batch)
@@ -140,11 +147,6 @@ class _reading:
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if isinstance(error, Exception) and not isinstance(error, InputError):
             raise InputError(f"{self.name} cannot be read: {error}") from error
-
-
-def _plain(name: str) -> str:
-    """An id that can be written: half a surrogate pair cannot."""
-    return name if name.isascii() else name.encode("utf8", "backslashreplace").decode("utf8")
 
 
 def checked(text: Text) -> Text:
@@ -292,10 +294,27 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
         for line in file:
             start = len(BOM) if not read[0] and line.startswith(BOM) else 0
             read[0] += len(line)
-            yield _decoded(line[start:])
+            of_row.append(_decoded(line[start:]))
+            yield of_row[-1]
 
     csv.field_size_limit(LONGEST_FIELD)
-    return filter(None, csv.reader(lines()))
+    of_row: List[str] = []
+    last: List[str] = []
+    for row in csv.reader(lines()):
+        last, of_row[:] = of_row[:], []
+        if row:
+            yield row
+    _check_closed(last)
+
+
+def _check_closed(row: List[str]) -> None:
+    """Raises csv.Error if a quotation mark in the lines of the last row is not closed: it has made
+    one field of the whole rest of the file."""
+    try:
+        list(csv.reader(row, strict=True))
+    except csv.Error as err:
+        if "unexpected end" in str(err):
+            raise csv.Error(f"a quotation mark is not closed, in {row[0][:60]!r}") from err
 
 
 def _csv_header(path: Path, columns: Columns) -> Tuple[int, int, Optional[int]]:

@@ -117,13 +117,24 @@ def perturbed(tables: List[Table], size: float) -> Iterator[None]:
     occurs.
     """
     used = [table.gradient.any(1).nonzero()[:, 0] for table in tables]
-    moves = [table.gradient[rows] for table, rows in zip(tables, used)]
-    norm = torch.stack([move.norm() for move in moves]).norm()
+    moves = _of_norm_one([table.gradient[rows] for table, rows in zip(tables, used)])
     kept = [table.weights[rows] for table, rows in zip(tables, used)]
     try:
         for table, rows, values, move in zip(tables, used, kept, moves):
-            table.weights[rows] = values + move * (size / norm)
+            table.weights[rows] = values + size * move
         yield
     finally:
         for table, rows, values in zip(tables, used, kept):
             table.weights[rows] = values
+
+
+def _of_norm_one(gradients: List[Tensor]) -> List[Tensor]:
+    """Divided by the norm of all together. A sure model has gradients whose squares are too small
+    for a float."""
+    maxima = [each.abs().max() for each in gradients if each.numel()]
+    if not maxima:
+        return gradients
+    largest = torch.stack(maxima).max()
+    scaled = [each / largest for each in gradients]
+    norm = torch.stack([each.norm() for each in scaled]).norm()
+    return [each / norm for each in scaled]

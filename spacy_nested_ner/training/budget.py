@@ -57,11 +57,17 @@ def until_time_is_up(batcher: Callable, minutes: float, cpu_clock: bool = False)
         examples = list(examples)
         CLOCK.start(minutes, cpu_clock)
         while True:
+            steps = CLOCK.steps
             for batch in batcher(examples):
                 if CLOCK.share() >= 1:
                     return
                 CLOCK.steps += 1
                 yield batch
+            if CLOCK.steps == steps:
+                raise ValueError(
+                    "spacy_nested_ner.until_time_is_up.v1: its batcher makes no batch of the "
+                    "training data. Are all docs longer than a batch, and left out?"
+                )
             random.shuffle(examples)
 
     return batches

@@ -137,3 +137,10 @@ def test_evaluate_reports_what_it_cannot_use(folder, tmp_path, model, data, opti
 def test_arguments_are_checked_before_anything_is_loaded(folder, arguments, problem):
     printed = run("evaluate", *(folder / each for each in arguments), code=1)
     assert problem in printed and "MODEL... DATA" in printed
+
+
+def test_a_label_that_only_looks_like_a_number(tmp_path):
+    save_rules(tmp_path / "in" / "model", "\u00b2")
+    doc = spacy.load(tmp_path / "in" / "model")("The IL-2 gene is active.")
+    DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
+    assert "\u00b2 100.00" in run("evaluate", tmp_path / "in" / "model", tmp_path / "gold.spacy")

@@ -138,3 +138,11 @@ def test_a_config_with_a_component_of_another_form(data, tmp_path, text, problem
     path = tmp_path / "odd.cfg"
     path.write_text(f"[components]\n{text}\n", encoding="utf8")
     assert problem in " ".join(run("inspect", data, "--config", path, code=1).split())
+
+
+def test_labels_that_only_look_like_numbers(tmp_path):
+    nlp = spacy.blank("en")
+    doc = nlp.make_doc("IL-2 gene")
+    doc.spans["sc"] = [Span(doc, 0, 1, "\u00b2"), Span(doc, 0, 2, "\u2460")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
+    assert "\u2460" in run("inspect", tmp_path / "train.spacy")

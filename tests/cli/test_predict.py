@@ -275,3 +275,12 @@ def test_the_guide(model, tmp_path, monkeypatch):
 
 def without_scores(text: str) -> List[str]:
     return [word for word in text.split() if not re.fullmatch(r"\d\.\d+", word)]
+
+
+def test_what_was_written_into_the_folder_of_the_texts_is_not_read(model, tmp_path):
+    (tmp_path / "texts.txt").write_text(TEXTS[0] + "\n", encoding="utf8")
+    written = []
+    for _ in range(2):
+        predict(model, tmp_path, "-o", tmp_path / "found.csv")
+        written.append((tmp_path / "found.csv").read_text("utf8"))
+    assert written[0] == written[1] and TEXTS[0].split()[0] in written[0]

@@ -143,3 +143,16 @@ def test_texts_beyond_spacy_s_limit_are_refused_by_name(nlp):
     nlp.max_length = 100
     with pytest.raises(CorpusError, match=r"^long: a text of 102 characters, but spaCy takes 100"):
         record_to_doc(Record("long", "", "a " * 51, []), nlp)
+
+
+def test_rules_do_not_cut_a_word_of_the_corpus(nlp):
+    words = ["See", "Hello.World", "now", ".", "It", "ended", "."]
+    text = "See Hello.World now. It ended."
+    record = Record("d", "dev", text, [], words=list(words), sentence_starts=[])
+    docs = record_to_docs(record, nlp, "sc", ReadOptions(sentences="rules"))
+    assert [[token.text for token in doc] for doc, _ in docs] == [words[:4], words[4:]]
+
+
+def test_the_name_of_a_file_that_is_not_utf8_can_be_written():
+    record = Record("caf\udce9", "train", "a", [])
+    assert record.doc_id == "caf\\udce9" and Record("caf\u00e9", "", "a", []).doc_id == "caf\u00e9"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shlex
 from pathlib import Path
 from typing import Any, List, Tuple
 
@@ -14,7 +16,11 @@ from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
-from spacy_nested_ner.evaluation.callbacks import make_console_logger, make_fit_threshold
+from spacy_nested_ner.evaluation.callbacks import (
+    _how_to_go_on,
+    make_console_logger,
+    make_fit_threshold,
+)
 from spacy_nested_ner.pipeline.component import NestedNER
 from tests.conftest import make_examples, make_pipeline, train
 
@@ -154,3 +160,10 @@ def test_a_frozen_component_keeps_its_threshold(tmp_path) -> None:
         saved = spacy.load(tmp_path / "saved")
         assert set(saved.meta["thresholds"]) == thresholds
         assert (saved.get_pipe("ner").cfg["threshold"] == 0.99) == bool(frozen)
+
+
+@pytest.mark.parametrize("path", [r"training\mine\model-last", 'a "b"/it\'s/model-last'])
+def test_a_folder_to_go_on_from_is_json(path: str) -> None:
+    option, source = shlex.split(_how_to_go_on(make_pipeline(), path).splitlines()[-1])
+    assert option == "--components.ner"
+    assert json.loads(source) == {"source": Path(path).as_posix()}

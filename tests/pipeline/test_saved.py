@@ -10,7 +10,7 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from tests.conftest import make_examples, make_pipeline
+from tests.conftest import SMALL_MODELS, make_examples, make_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +203,33 @@ def test_the_vocabulary_comes_without_the_settings() -> None:
     other = make_pipeline("piqn_ner").get_pipe("ner")
     other.from_bytes(pipe.to_bytes(), exclude=["cfg"])
     assert "a word of its own" in other.vocab.strings
+
+
+@pytest.mark.parametrize("system", SMALL_MODELS)
+def test_a_label_can_be_undone(system: str, tmp_path: Path) -> None:
+    nlp = make_pipeline(system)
+    pipe: Any = nlp.get_pipe("ner")
+    nlp.to_disk(tmp_path)
+    saved, labels = nlp.to_bytes(), pipe.labels
+    for load in (lambda: nlp.from_bytes(saved), lambda: nlp.from_disk(tmp_path)):
+        before = pipe.predict([nlp.make_doc("IL-2 gene expression")])
+        pipe.add_label("NEW")
+        load()
+        assert pipe.labels == labels and pipe.model.get_dim("nO") == len(labels)
+        after = pipe.predict([nlp.make_doc("IL-2 gene expression")])
+        assert all(np.array_equal(*each) for each in zip(before, after))
+        nlp.update(make_examples(nlp))
+
+
+def test_a_pipe_that_cannot_load_is_as_it_was(saved: Path) -> None:
+    nlp = spacy.load(saved)
+    pipe: Any = nlp.get_pipe("ner")
+    before = pipe.to_bytes()
+    parts = srsly.msgpack_loads(before)
+    cfg = srsly.json_loads(parts["cfg"])
+    cfg.update(labels=[*reversed(cfg["labels"])], threshold=0.1)
+    parts["cfg"] = srsly.json_dumps(cfg)
+    del parts["checksums.json"]
+    with pytest.raises(ValueError, match=r"'ner'.* were trained for the labels"):
+        pipe.from_bytes(srsly.msgpack_dumps(parts))
+    assert pipe.to_bytes() == before

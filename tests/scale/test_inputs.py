@@ -212,3 +212,30 @@ def test_a_file_is_never_held_as_a_whole(tmp_path, monkeypatch, suffix):
     finally:
         tracemalloc.stop()
     assert peak < 1 << 20 < path.stat().st_size
+
+
+def test_what_is_to_be_written_is_no_input(tmp_path):
+    (tmp_path / "out").mkdir()
+    for name in ("a.txt", "found.csv", "out/fragment.txt"):
+        (tmp_path / name).write_text("text\nIL-2\n")
+    for output in ("out", "found.csv"):
+        files, others = input_files(tmp_path, tmp_path / output)
+        names = [name for name, _ in files]
+        assert "a.txt" in names and len(names) == 2 and not others
+        assert not any(name.startswith(output) for name in names)
+
+
+def test_a_quotation_mark_that_is_not_closed_is_an_error(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,id\nx,1\n"y,2\nz,3\n')
+    with pytest.raises(InputError, match=r"a\.csv cannot be read: a quotation mark .* in '\"y,2"):
+        everything(path)
+    path.write_text('text,id\nx,1\n"y\nz",2\na "b" c,3')
+    assert everything(path)[0] == [("1", "x"), ("2", "y\nz"), ("3", 'a "b" c')]
+
+
+def test_an_empty_id_is_none(tmp_path):
+    (tmp_path / "a.csv").write_text("text,id\nIL-2,\nT cells,7\n")
+    (tmp_path / "b.jsonl").write_text('{"text": "IL-2", "id": ""}\n')
+    rows, _ = everything(tmp_path)
+    assert [name for name, _ in rows] == ["a.csv:1", "7", "b.jsonl:1"]

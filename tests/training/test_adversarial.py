@@ -5,12 +5,13 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 import spacy
+import torch
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from thinc.util import torch2xp
 
 from spacy_nested_ner.model.head_model import head_shim
-from spacy_nested_ner.training.adversarial import embedding_tables, perturbed
+from spacy_nested_ner.training.adversarial import Table, embedding_tables, perturbed
 from tests.conftest import HASH_EMBED, QUESTIONS, SMALL_CNN, make_examples, make_pipeline, train
 
 SIZE = 0.5
@@ -196,3 +197,19 @@ def test_an_error_in_the_second_half_leaves_no_gradient(encoder, accumulated, ti
     assert left.keys() == expected.keys()
     for name, gradient in expected.items():
         np.testing.assert_array_equal(left[name], gradient)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_gradients_whose_squares_no_float_holds(size: float) -> None:
+    gradient = torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]) * size
+    table = Table(torch.zeros(3, 2), gradient)
+    with perturbed([table, Table(torch.zeros(1, 1), torch.zeros(1, 1))], SIZE):
+        found = table.weights.clone()
+    assert found.flatten().tolist() == pytest.approx([0, 0, 0.6 * SIZE, 0, 0, 0.8 * SIZE])
+    assert not table.weights.any()
+
+
+def test_without_a_gradient_nothing_moves() -> None:
+    table = Table(torch.ones(2, 2), torch.zeros(2, 2))
+    with perturbed([table], SIZE):
+        assert table.weights.eq(1).all()

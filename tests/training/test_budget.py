@@ -100,3 +100,9 @@ def test_a_warm_up_in_steps_becomes_a_share(total) -> None:
     assert training["optimizer"]["learn_rate"]["warmup"] == 0.1
     with pytest.raises(ValueError, match=r"warmup is a share of the time, got 250"):
         next(budget.linear_over_time(0.002, 250))
+
+
+def test_a_batcher_without_a_batch_is_an_error(seconds) -> None:
+    batches = budget.until_time_is_up(lambda examples: iter([]), minutes=1)
+    with pytest.raises(ValueError, match="makes no batch"):
+        next(batches([1, 2]))

@@ -6,6 +6,7 @@ MSRA, layered CoNLL (Ju et al. 2018) and LitBank's `tsv` files are of this kind.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
@@ -30,6 +31,9 @@ DOCSTART = "-DOCSTART-"
 MOST_LEVELS, MOST_ROWS = 100, 200_000
 """Columns of tags and lines of one sentence. No corpus comes near; a file without blank lines
 does."""
+
+# What parts columns without tabs. Other whitespace, such as that of Chinese, belongs to a token.
+_BLANKS = re.compile(" +")
 
 Row = Tuple[int, List[str]]
 """Line number and cells."""
@@ -91,7 +95,7 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
     doc_id, documents = None, 0
     rows: List[Row] = []
     for number, line in read_lines(path):
-        cells = line.split("\t") if "\t" in line else line.split()
+        cells = line.split("\t") if "\t" in line else _BLANKS.split(line.strip(" "))
         if cells and cells[0] == DOCSTART:
             documents += 1
             doc_id, cells = f"{path.name}#{documents}", []
@@ -129,10 +133,12 @@ def _record(
 
 
 def _token(path: Path, row: Row, settings: ColumnSettings) -> str:
-    token = _cell(path, row, settings.token, "token").strip()
-    if not token:
+    token = _cell(path, row, settings.token, "token").strip(" ")
+    if settings.first_character:
+        token = token[:1]
+    if not token.strip():
         raise CorpusError("a row without a token, expected one or a blank line.", path, row[0])
-    return token[0] if settings.first_character else token
+    return token
 
 
 def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> Iterator[List[str]]:

@@ -10,7 +10,6 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     checked_span,
     json_reader,
-    name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Record, Task, text_record
@@ -18,7 +17,7 @@ from spacy_nested_ner.corpora.registry import task_writers
 
 
 @json_reader("doccano")
-def read_record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
+def read_record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Record:
     """doccano JSONL, sequence labelling (with relations or without)"""
     text = field(item, "text" if "text" in item else "data", str, *place)
     found: List[Tuple[Any, Any, Any]] = [
@@ -35,7 +34,7 @@ def read_record(item: Object, place: Place, split: str, options: ReadOptions) ->
             raise CorpusError(f"expected [start, end, label], not {triple!r}.", *place)
         found.append((triple[0], triple[1], triple[2]))
     spans = [checked_span(*span, len(text), place) for span in found]
-    doc_id = item.get("id", name_of(place))
+    doc_id = item.get("id", name)
     return text_record(str(doc_id), split, text, spans, options)
 
 

@@ -7,14 +7,13 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     checked_span,
     json_reader,
-    name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, string_list
 from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
 
 
 @json_reader("gliner")
-def read_record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
+def read_record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Record:
     """GLiNER's training data: tokenized_text and ner"""
     words = string_list(item, "tokenized_text", *place)
     spans = []
@@ -23,4 +22,4 @@ def read_record(item: Object, place: Place, split: str, options: ReadOptions) ->
             raise CorpusError(f"expected [first token, last token, label], not {triple!r}.", *place)
         first, last, label = triple
         spans.append(checked_span(first, last + 1, label, len(words), place))
-    return words_record(name_of(place), split, words, spans, options)
+    return words_record(name, split, words, spans, options)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, Tuple, TypeVar, Union
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
-from spacy_nested_ner.corpora.parsing.json import read_items
+from spacy_nested_ner.corpora.parsing.json import Item, read_items
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
@@ -18,8 +20,9 @@ Object = Dict[str, Any]
 Outcome = Union[Record, Dropped]
 """A record, or why there is none."""
 
-Make = Callable[[Object, Place, str, ReadOptions], Outcome]
-"""Makes a record of an object, its place, the split that it belongs to and the options."""
+Make = Callable[[Object, Place, str, str, ReadOptions], Outcome]
+"""Makes a record of an object, its place, an id for it if it has none, the split that it belongs to
+and the options."""
 
 T = TypeVar("T")
 
@@ -54,19 +57,20 @@ def outcomes_of_file(
     file: Path,
     split: str,
     options: ReadOptions,
-    make: Callable[[Object, Place, str, ReadOptions], T],
+    make: Callable[[Object, Place, str, str, ReadOptions], T],
 ) -> Iterator[T]:
-    """What `make(object, place, split, options)` gives for each object of a file, without those
-    that are malformed."""
-    items = read_items(file, options.problems)
-    calls = ((item, (file, line), split, options) for line, item in items)
+    """What `make` gives for each object of a file, without those that are malformed; see `Make`."""
+    items = _named(read_items(file, options.problems), file.name)
+    calls = ((item, (file, line), name, split, options) for line, item, name in items)
     return options.problems.attempt_each(make, calls)
 
 
-def name_of(place: Place) -> str:
-    """An id for an object that has none."""
-    file, line = place
-    return f"{file.name}:{line}"
+def _named(items: Iterable[Item], file: str) -> Iterator[Tuple[int, Object, str]]:
+    """Line, object and an id: its file and line. A list on one line has many objects there, which
+    are numbered."""
+    for line, on_line in groupby(items, key=itemgetter(0)):
+        for number, (_, item) in enumerate(on_line, start=1):
+            yield line, item, f"{file}:{line}" if number == 1 else f"{file}:{line}#{number}"
 
 
 def checked_span(start: Any, end: Any, label: Any, length: int, place: Place) -> CharSpan:

@@ -14,7 +14,6 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     Outcome,
     checked_span,
     json_records,
-    name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_items
 from spacy_nested_ner.corpora.parsing.settings import with_settings
@@ -35,14 +34,14 @@ def read_label_studio(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Label Studio JSON or JSON-MIN (setting: text)"""
     settings = with_settings(LabelStudioSettings(), options.settings)
 
-    def make(item: Object, place: Place, split: str, options: ReadOptions) -> Outcome:
-        return _record(item, place, split, options, settings.text)
+    def make(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
+        return _record(item, place, name, split, options, settings.text)
 
     return json_records(path, options, make)
 
 
 def _record(
-    item: Object, place: Place, split: str, options: ReadOptions, text_field: str
+    item: Object, place: Place, name: str, split: str, options: ReadOptions, text_field: str
 ) -> Outcome:
     text = field(item.get("data", item), text_field, str, *place)
     regions, omitted = _regions(item, place)
@@ -59,7 +58,7 @@ def _record(
         if labels:
             start, end = _characters(region, text, units, place)
             spans += [checked_span(start, end, label, len(text), place) for label in labels]
-    doc_id = item.get("id", name_of(place))
+    doc_id = item.get("id", name)
     record = text_record(str(doc_id), split, text, spans, options)
     record.dropped.update(omitted)
     return record

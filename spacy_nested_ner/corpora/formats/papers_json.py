@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, Optional, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
-from spacy_nested_ner.corpora.formats.json_documents import Object, name_of, outcomes_of_file
+from spacy_nested_ner.corpora.formats.json_documents import Object, outcomes_of_file
 from spacy_nested_ner.corpora.parsing.json import field, string_list, write_items
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import (
@@ -31,7 +31,7 @@ def read_papers_json(path: Path, options: ReadOptions) -> Iterator[Record]:
         yield from grouped(options.problems.stop(records), options.group)
 
 
-def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Record:
+def _record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Record:
     words = string_list(item, "tokens", *place)
     spans = []
     for entity in field(item, "entities", list, *place):
@@ -41,7 +41,7 @@ def _record(item: Object, place: Place, split: str, options: ReadOptions) -> Rec
         except (KeyError, TypeError, ValueError) as err:
             raise CorpusError(f"entity {entity!r}: {err!s}", *place) from err
         spans.append(span)
-    doc_id = item.get("org_id") or item.get("orig_id") or name_of(place)
+    doc_id = item.get("org_id") or item.get("orig_id") or name
     return words_record(str(doc_id), split, words, spans, options)
 
 

@@ -11,7 +11,6 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     Outcome,
     checked_span,
     json_reader,
-    name_of,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Task, text_record
@@ -21,7 +20,7 @@ from spacy_nested_ner.corpora.spans import Dropped
 
 
 @json_reader("prodigy")
-def read_record(item: Object, place: Place, split: str, options: ReadOptions) -> Outcome:
+def read_record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
     """Prodigy JSONL (db-out): accepted answers, with Prodigy's tokens"""
     answer = item.get("answer", "accept")
     if answer != "accept":
@@ -31,7 +30,7 @@ def read_record(item: Object, place: Place, split: str, options: ReadOptions) ->
         checked_span(span.get("start"), span.get("end"), span.get("label"), len(text), place)
         for span in objects(item, "spans", *place)
     ]
-    doc_id = item.get("_input_hash", name_of(place))
+    doc_id = item.get("_input_hash", name)
     record = text_record(str(doc_id), split, text, spans, options)
     tokens = objects(item, "tokens", *place)
     if tokens:

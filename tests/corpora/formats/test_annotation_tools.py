@@ -185,3 +185,14 @@ def test_what_was_left_out_of_one_file_is_counted_in_the_next(tmp_path):
     (tmp_path / "dev.jsonl").write_text('{"text": "b"}\n', encoding="utf8")
     (record,) = read("prodigy", tmp_path)
     assert record.dropped == {("not accepted", "reject"): 1}
+
+
+def test_a_list_on_one_line_has_many_records(tmp_path):
+    """Names decide where a record goes, so that equal ones would all go into one split."""
+    items = [{"tokenized_text": ["IL-2"], "ner": [[0, 0, "Gene"]]} for _ in range(3)]
+    (tmp_path / "data.json").write_text(json.dumps(items))
+    records = read("gliner", tmp_path / "data.json")
+    assert [each.doc_id for each in records] == ["data.json:1", "data.json:1#2", "data.json:1#3"]
+    (tmp_path / "data.json").write_text("\n".join(map(json.dumps, items)))
+    records = read("gliner", tmp_path / "data.json")
+    assert [each.doc_id for each in records] == ["data.json:1", "data.json:2", "data.json:3"]

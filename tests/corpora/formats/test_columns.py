@@ -153,3 +153,21 @@ def test_a_file_without_blank_lines_is_no_sentence(tmp_path, monkeypatch):
     path = write(tmp_path, "a B-A", "", *["b B-A"] * 4)
     with pytest.raises(CorpusError, match=r"line 3: a sentence of more than 3 lines"):
         read("columns", path)
+
+
+def test_only_blanks_and_tabs_part_columns(tmp_path):
+    (record,) = read("columns", write(tmp_path, "10\u00a0000  B-NUM", "a\x0cb O"))
+    assert record.words == ["10\u00a0000", "a\x0cb"] and entities(record) == [
+        ("10\u00a0000", "NUM")
+    ]
+
+
+@pytest.mark.parametrize("row", ["\u3000 O", "\u3000\tO", "\u2028 O"])
+def test_a_token_of_whitespace_is_an_error(tmp_path, row):
+    with pytest.raises(CorpusError, match="line 2: a row without a token"):
+        read("columns", write(tmp_path, "a O", row))
+    problems = Problems(skip=True)
+    assert read("columns", write(tmp_path, row, "", "a O"), problems=problems)[0].words == ["a"]
+    settings = {"first_character": "true"}
+    with pytest.raises(CorpusError, match="line 2: a row without a token"):
+        read("columns", write(tmp_path, "a0\tO", "\u30000\tO"), settings=settings)
