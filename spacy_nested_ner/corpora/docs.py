@@ -156,8 +156,9 @@ def _find_sentences(record: Record, nlp: Language, how: str) -> List[int]:
     if record.words is None:
         return starts
     # A word of the corpus can be several tokens of spaCy's, and is not cut.
-    words = {start for start, _ in word_places(record.text, record.words)}
-    return [start for start in starts if start in words]
+    words = word_places(record.text, record.words)
+    inside = {place for start, end in words for place in range(start + 1, end)}
+    return [start for start in starts if start not in inside]
 
 
 def _mark_sentences(doc: Doc, places: List[Tuple[int, int]], starts: List[int]) -> None:

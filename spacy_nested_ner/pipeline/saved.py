@@ -128,19 +128,22 @@ class SavedPipe(ConfiguredPipe):
 
         It may have got labels since it was saved.
         """
-        if "model" not in names or not head_shim(self.model).is_built:
+        if not head_shim(self.model).is_built:
             yield
             return
-        cfg, model = srsly.msgpack_dumps(self.cfg), self.model.to_bytes()
-        forget_label_dim(self.model)
+        cfg, model = srsly.msgpack_dumps(self.cfg), None
+        if "model" in names:
+            model = self.model.to_bytes()
+            forget_label_dim(self.model)
         try:
             yield
         except BaseException:
-            forget_label_dim(self.model)
             self.cfg.clear()
             self.cfg.update(srsly.msgpack_loads(cfg))
-            self.model.from_bytes(model)
-            set_tok2vec(self.model)
+            if model is not None:
+                forget_label_dim(self.model)
+                self.model.from_bytes(model)
+                set_tok2vec(self.model)
             raise
 
     def _after_loading(self, source: str) -> None:

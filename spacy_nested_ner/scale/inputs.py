@@ -79,6 +79,8 @@ def input_files(
         raise InputError(f"{path}: no such file or folder. {known}")
     files, others = [], []
     written = output and output.resolve()
+    if written and path.resolve().is_relative_to(written):
+        written = None  # whoever writes there refuses it
     for each in sorted(path.rglob("*"), key=lambda each: each.relative_to(path).parts):
         parts = each.relative_to(path).parts
         if not each.is_file() or any(part.startswith((".", "_")) for part in parts):
@@ -309,21 +311,21 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
 
 def _check_closed(row: List[str]) -> None:
     """Raises csv.Error if a quotation mark in the lines of the last row is not closed: it has made
-    one field of the whole rest of the file."""
-    try:
-        list(csv.reader(row, strict=True))
-    except csv.Error as err:
-        if "unexpected end" in str(err):
-            raise csv.Error(f"a quotation mark is not closed, in {row[0][:60]!r}") from err
+    one field of the whole rest of the file. A line behind them would be in it, too."""
+    if row and len(list(csv.reader([*row[:-1], row[-1].rstrip("\r\n") + "\n", "x"]))) < 2:
+        raise csv.Error(f"a quotation mark is not closed, in {row[0][:60]!r}")
 
 
 def _csv_header(path: Path, columns: Columns) -> Tuple[int, int, Optional[int]]:
     """Bytes of the header, number of the column of texts, and of that of ids if there is one."""
     with path.open("rb") as file:
         read = [0]
-        names = next(_csv_reader(file, read), [])
+        rows = _csv_reader(file, read)
+        names = next(rows, [])
+        place = read[0]
+        next(rows, None)  # the end, if a quotation mark in the header is not closed
     name = _id_column(path, columns, names)
-    return read[0], names.index(columns.text), None if name is None else names.index(name)
+    return place, names.index(columns.text), None if name is None else names.index(name)
 
 
 def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:

@@ -153,6 +153,14 @@ def test_rules_do_not_cut_a_word_of_the_corpus(nlp):
     assert [[token.text for token in doc] for doc, _ in docs] == [words[:4], words[4:]]
 
 
+@pytest.mark.parametrize("blanks", [" ", "  ", "\n", " \n "])
+def test_rules_find_sentences_of_words_behind_any_whitespace(nlp, blanks):
+    words = ["It", "is", ".", "It", "ended", "."]
+    record = Record("d", "dev", f"It is.{blanks}It ended.", [], list(words), sentence_starts=[])
+    docs = record_to_docs(record, nlp, "sc", ReadOptions(sentences="rules"))
+    assert [[token.text for token in doc] for doc, _ in docs] == [words[:3], words[3:]]
+
+
 def test_the_name_of_a_file_that_is_not_utf8_can_be_written():
     record = Record("caf\udce9", "train", "a", [])
     assert record.doc_id == "caf\\udce9" and Record("caf\u00e9", "", "a", []).doc_id == "caf\u00e9"

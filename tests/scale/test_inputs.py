@@ -223,6 +223,8 @@ def test_what_is_to_be_written_is_no_input(tmp_path):
         names = [name for name, _ in files]
         assert "a.txt" in names and len(names) == 2 and not others
         assert not any(name.startswith(output) for name in names)
+    for output in (tmp_path, tmp_path.parent):
+        assert len(input_files(tmp_path, output)[0]) == 3
 
 
 def test_a_quotation_mark_that_is_not_closed_is_an_error(tmp_path):
@@ -230,6 +232,14 @@ def test_a_quotation_mark_that_is_not_closed_is_an_error(tmp_path):
     path.write_text('text,id\nx,1\n"y,2\nz,3\n')
     with pytest.raises(InputError, match=r"a\.csv cannot be read: a quotation mark .* in '\"y,2"):
         everything(path)
+    path.write_text('text,id\n"y" x,"2\nz,3\n')
+    with pytest.raises(InputError, match="is not closed"):
+        everything(path)
+    path.write_text('text,"id\nfoo,1\n')
+    with pytest.raises(InputError, match="is not closed"):
+        everything(path)
+    path.write_text('text,id\r\n"x",1\r\n', newline="")
+    assert everything(path)[0] == [("1", "x")]
     path.write_text('text,id\nx,1\n"y\nz",2\na "b" c,3')
     assert everything(path)[0] == [("1", "x"), ("2", "y\nz"), ("3", 'a "b" c')]
 

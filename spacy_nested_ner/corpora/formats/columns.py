@@ -136,7 +136,8 @@ def _token(path: Path, row: Row, settings: ColumnSettings) -> str:
     token = _cell(path, row, settings.token, "token").strip(" ")
     if settings.first_character:
         token = token[:1]
-    if not token.strip():
+    token = token.strip()
+    if not token:
         raise CorpusError("a row without a token, expected one or a blank line.", path, row[0])
     return token
 

@@ -162,6 +162,12 @@ def test_only_blanks_and_tabs_part_columns(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("row", ["\u3000ab\tB-A", "ab\u00a0\tB-A", "ab\u00a0 B-A"])
+def test_whitespace_at_the_ends_of_a_token_is_left_out(tmp_path, row):
+    (record,) = read("columns", write(tmp_path, row))
+    assert record.words == ["ab"] and entities(record) == [("ab", "A")]
+
+
 @pytest.mark.parametrize("row", ["\u3000 O", "\u3000\tO", "\u2028 O"])
 def test_a_token_of_whitespace_is_an_error(tmp_path, row):
     with pytest.raises(CorpusError, match="line 2: a row without a token"):
