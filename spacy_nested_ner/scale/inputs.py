@@ -78,14 +78,14 @@ def input_files(
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder. {known}")
     files, others = [], []
-    written = output and output.resolve()
-    if written and path.resolve().is_relative_to(written):
-        written = None  # whoever writes there refuses it
+    written: Tuple[str, ...] = ()
+    if output is not None and output.resolve().is_relative_to(path.resolve()):
+        written = output.resolve().relative_to(path.resolve()).parts
     for each in sorted(path.rglob("*"), key=lambda each: each.relative_to(path).parts):
         parts = each.relative_to(path).parts
         if not each.is_file() or any(part.startswith((".", "_")) for part in parts):
             continue
-        if written and each.resolve().is_relative_to(written):
+        if written and parts[: len(written)] == written:
             continue
         if each.suffix in KINDS:
             files.append(("/".join(parts), each))
@@ -290,30 +290,26 @@ def _json_text(row: Dict[str, Any], name: str) -> Text:
 
 
 def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
-    """Rows that are not empty. read: its first item counts the bytes of the rows so far."""
+    """Rows that are not empty. read: its first item counts the bytes of the rows so far.
+
+    Raises csv.Error behind the last row if a quotation mark in it is not closed.
+    """
 
     def lines() -> Iterator[str]:
         for line in file:
             start = len(BOM) if not read[0] and line.startswith(BOM) else 0
             read[0] += len(line)
-            of_row.append(_decoded(line[start:]))
-            yield of_row[-1]
+            yield _decoded(line[start:])
+        yield ""  # a row of its own, unless it lies between quotation marks
 
     csv.field_size_limit(LONGEST_FIELD)
-    of_row: List[str] = []
-    last: List[str] = []
+    row: List[str] = []
     for row in csv.reader(lines()):
-        last, of_row[:] = of_row[:], []
         if row:
             yield row
-    _check_closed(last)
-
-
-def _check_closed(row: List[str]) -> None:
-    """Raises csv.Error if a quotation mark in the lines of the last row is not closed: it has made
-    one field of the whole rest of the file. A line behind them would be in it, too."""
-    if row and len(list(csv.reader([*row[:-1], row[-1].rstrip("\r\n") + "\n", "x"]))) < 2:
-        raise csv.Error(f"a quotation mark is not closed, in {row[0][:60]!r}")
+    if row:
+        problem = "a quotation mark is not closed; it makes one field of the whole rest"
+        raise csv.Error(f"{problem}, in {chr(34) + row[-1][:60]!r}")
 
 
 def _csv_header(path: Path, columns: Columns) -> Tuple[int, int, Optional[int]]:

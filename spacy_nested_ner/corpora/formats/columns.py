@@ -6,7 +6,6 @@ MSRA, layered CoNLL (Ju et al. 2018) and LitBank's `tsv` files are of this kind.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
@@ -31,9 +30,6 @@ DOCSTART = "-DOCSTART-"
 MOST_LEVELS, MOST_ROWS = 100, 200_000
 """Columns of tags and lines of one sentence. No corpus comes near; a file without blank lines
 does."""
-
-# What parts columns without tabs. Other whitespace, such as that of Chinese, belongs to a token.
-_BLANKS = re.compile(" +")
 
 Row = Tuple[int, List[str]]
 """Line number and cells."""
@@ -95,7 +91,8 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
     doc_id, documents = None, 0
     rows: List[Row] = []
     for number, line in read_lines(path):
-        cells = line.split("\t") if "\t" in line else _BLANKS.split(line.strip(" "))
+        # Other whitespace than tabs and blanks, such as that of Chinese, belongs to a token.
+        cells = line.split("\t") if "\t" in line else [*filter(None, line.split(" "))]
         if cells and cells[0] == DOCSTART:
             documents += 1
             doc_id, cells = f"{path.name}#{documents}", []
