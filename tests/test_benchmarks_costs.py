@@ -104,7 +104,7 @@ def test_a_single_sentence_with_questions_kept(tiny_bert, tmp_path) -> None:
 
 def test_what_labels_cost_by_how_question_and_sentence_meet(tiny_bert, tmp_path) -> None:
     write_docs(tmp_path / "dev.spacy")
-    options = ("--labels", "3", "--limit", "3", "--repeats", "1", "--output", tmp_path / "x.json")
+    options = ("--labels", "3", "--limit", "3", "--repeats", "5", "--output", tmp_path / "x.json")
     table = invoke(mrc_cost.app, "prediction", tiny_bert, tmp_path / "dev.spacy", *options)
     cells = srsly.read_json(tmp_path / "x.json")["cells"]
     assert [cell["form"] for cell in cells] == list(mrc_cost.JOINT_LAYERS)
