@@ -25,7 +25,11 @@ ADAPT = "nested-ner adapt"
 HIDDEN, MASKED, REPLACED = 0.2, 0.8, 0.1
 # Longest part of a text, and padded pieces of a step.
 LONGEST, STEP_PIECES = 256, 2400
+# What lengths of parts and numbers of hidden pieces are rounded up to. Tensors that are of new
+# shapes in every step leave gaps of memory behind: GiB of them after some hundred steps.
+LENGTHS, ROWS = 8, 64
 WARMUP, WEIGHT_DECAY, CLIP = 0.06, 0.01, 1.0
+IGNORED = -100  # what `cross_entropy` does not count
 # Texts that are sorted by length before they are cut into steps.
 SORTED = 2048
 
@@ -69,12 +73,12 @@ def adapt(
     """
     encoder = PretrainedShim(ADAPT, name, None)
     model, tokenizer = encoder.load_masked()
-    longest = min(LONGEST, encoder.max_pieces)
+    longest = min(LONGEST, encoder.max_pieces) // LENGTHS * LENGTHS
     parts = [part for text in texts for part in cut_parts(tokenizer, text, longest)]
     if not parts:
         raise ValueError("There is no text to learn from.")
     model.to(device).train()
-    lengths = np.array([len(part.pieces) for part in parts])
+    lengths = np.array([_up(len(part.pieces), LENGTHS) for part in parts])
     steps = [step for _ in range(passes) for step in cut_steps(lengths)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=WEIGHT_DECAY)
     losses: List[float] = []
@@ -128,9 +132,9 @@ def cut_steps(lengths: np.ndarray) -> List[np.ndarray]:
 
 
 def hide(tokenizer: Any, parts: Sequence[Part]) -> Tuple[Tensor, Tensor, Tensor]:
-    """Pieces, `(parts, longest)` long; and bool of that shape, what is no padding and which pieces
+    """Pieces, `(parts, length)` long; and bool of that shape, what is no padding and which pieces
     are to be guessed: those of words drawn at random."""
-    longest = max(len(part.pieces) for part in parts)
+    longest = _up(max(len(part.pieces) for part in parts), LENGTHS)
     pieces = torch.full((len(parts), longest), tokenizer.pad_token_id)
     mask = torch.zeros(len(parts), longest, dtype=torch.bool)
     hidden = torch.zeros_like(mask)
@@ -157,14 +161,21 @@ def loss_of(
     with torch.autocast(kind, dtype=torch.bfloat16, enabled=has_bfloat16(kind)):
         read = model.base_model(input_ids=pieces.to(device), attention_mask=mask.to(device))
         # Only what is hidden: the scores of all pieces of the vocabulary are large.
-        logits = head_of(model)(read.last_hidden_state[hidden.to(device)])
-    return F.cross_entropy(logits.float(), wanted.to(device))
+        states = read.last_hidden_state[hidden.to(device)]
+        spare = _up(len(wanted), ROWS) - len(wanted)
+        logits = head_of(model)(F.pad(states, (0, 0, 0, spare)))
+    return F.cross_entropy(logits.float(), F.pad(wanted, (0, spare), value=IGNORED).to(device))
 
 
 def head_of(model: Any) -> nn.Module:
     """What scores the pieces of the vocabulary, in BERT and in RoBERTa."""
     head: nn.Module = model.cls if hasattr(model, "cls") else model.lm_head
     return head
+
+
+def _up(number: int, step: int) -> int:
+    """The next multiple of the step."""
+    return -(-number // step) * step
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -50,6 +50,7 @@ def test_whole_words_are_hidden(loaded) -> None:
     words = hidden_words = 0
     for _ in range(100):
         pieces, mask, hidden = adapt.hide(tokenizer, parts)
+        assert pieces.shape[1] % adapt.LENGTHS == 0
         assert (pieces[~mask] == tokenizer.pad_token_id).all() and not hidden[~mask].any()
         for part, row in zip(parts, hidden.tolist()):
             drawn = {word for word, is_hidden in zip(part.words, row) if is_hidden}
@@ -76,13 +77,19 @@ def test_hidden_pieces_are_guessed_without_being_seen(loaded, monkeypatch) -> No
     parts = 50 * [part for text in TEXTS for part in adapt.cut_parts(tokenizer, text, 200)]
     pieces, mask, hidden = adapt.hide(tokenizer, parts)
     seen: List[torch.Tensor] = []
+    rows: List[int] = []
+    count = adapt.head_of(model).register_forward_pre_hook(
+        lambda _, args: rows.append(len(args[0]))
+    )
     keep = model.base_model.register_forward_pre_hook(
         lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
     )
     monkeypatch.setattr(adapt, "has_bfloat16", lambda _: False)
     found = adapt.loss_of(model, pieces, mask, hidden, tokenizer, "cpu")
     keep.remove()
-    (shown,) = seen
+    count.remove()
+    (shown,), (scored,) = seen, rows
+    assert scored % adapt.ROWS == 0 and 0 <= scored - int(hidden.sum()) < adapt.ROWS
     assert torch.equal(shown[~hidden], pieces[~hidden])
     is_mask, is_same = shown[hidden] == tokenizer.mask_token_id, (shown == pieces)[hidden]
     assert is_mask.float().mean().item() == pytest.approx(adapt.MASKED, abs=0.05)
