@@ -12,8 +12,6 @@ VARIANTS: Variants = {
     "recommended": {},
     "a BiLSTM": {"lstm_layers": 1},
     "spans know their neighbours": {"grid_width": 48},
-    "a narrow filter": {"filter_width": 32},
-    "a narrow filter, spans know their neighbours": {"filter_width": 32, "grid_width": 32},
     "soft-NMS as the authors ran it": {"run_time": {"nms_iou": 0.6, "nms_decay": 0.9}},
     "no soft-NMS": {"run_time": {"nms_decay": 1.0}},
     "no regressor": {"regressor": None},

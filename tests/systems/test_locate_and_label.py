@@ -75,7 +75,7 @@ def test_a_seed_is_paired_with_the_entity_of_highest_iou() -> None:
 
 def test_span_mlp_is_equation_1_to_3() -> None:
     torch.manual_seed(0)
-    mlp, words = SpanMLP(4, 3, 2), torch.randn(1, 5, 4)
+    mlp, words = SpanMLP(4, 2), torch.randn(1, 5, 4)
     pooled = words[0, 1:4].amax(0)
     left, right = mlp.bounds.weight.chunk(2)
     hidden = mlp.pooled(pooled) + left @ words[0, 1] + right @ words[0, 3]

@@ -63,12 +63,11 @@ class LocateAndLabel(Head):
         same = bool(s.lstm_layers) or width == h
         self.project = nn.Identity() if same else nn.Linear(width, h)
         self.grid = SpanGrid(h, s.grid_width, self.lengths) if s.grid_width else None
-        hidden = s.filter_width or h
-        self.filter = SpanMLP(h, hidden, 1, s.grid_width) if s.span_filter else None
-        self.offsets = SpanMLP(h, h, 2) if s.regressor else None
+        self.filter = SpanMLP(h, 1, s.grid_width) if s.span_filter else None
+        self.offsets = SpanMLP(h, 2) if s.regressor else None
         # What the regressor reads before the first and behind the last word.
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
-        self.labels = SpanMLP(h, h, n_labels + (s.classifier == "softmax"), s.grid_width)
+        self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"), s.grid_width)
         self._initialise_outputs()
         if s.dropout is not None:
             self.fix_dropout(s.dropout)

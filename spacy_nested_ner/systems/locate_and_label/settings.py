@@ -30,8 +30,6 @@ class LocateAndLabelSettings(ModelSettings):
         for the longest entity of the training data.
     regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
         the sentence (authors' code), which moves a boundary to the right only; null, not at all.
-    filter_width: width between the two layers of the filter (eq. 3), the one part that reads all
-        seeds; null for hidden_width, the paper's form.
     span_filter: a filter chooses the proposals among the seeds (eq. 1-3); false: every seed is one.
     classifier: how a span gets its label: "sigmoid", each label by itself, so that a span may carry
         several; "softmax", one choice among the labels and None (eq. 10).
@@ -52,7 +50,6 @@ class LocateAndLabelSettings(ModelSettings):
     regressor: Optional[str] = setting(
         "linear", choices=("linear", "sigmoid"), source="table 3; benchmarks/ablations"
     )
-    filter_width: Optional[int] = setting(None, least=1, source="benchmarks/ablations")
     span_filter: bool = setting(True, source="table 3")
     classifier: str = setting(
         "sigmoid", choices=("sigmoid", "softmax"), source="configs/locate_and_label_paper.cfg"

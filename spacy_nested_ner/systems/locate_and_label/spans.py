@@ -69,16 +69,15 @@ class SpanMLP(nn.Module):
 
     The first layer reads words before they are gathered into spans: a word that bounds many spans
     is multiplied once.
-    hidden: width between the layers. neighbours: width of the vectors of a `SpanGrid` that the
-    outputs read, too; 0 for none.
+    neighbours: width of the vectors of a `SpanGrid` that the outputs read, too; 0 for none.
     """
 
-    def __init__(self, width: int, hidden: int, n_outputs: int, neighbours: int = 0) -> None:
+    def __init__(self, width: int, n_outputs: int, neighbours: int = 0) -> None:
         super().__init__()
         self.dropout = nn.Dropout(0.0)
-        self.pooled = nn.Linear(width, hidden)
-        self.bounds = nn.Linear(width, 2 * hidden, bias=False)
-        self.output = nn.Linear(hidden, n_outputs)
+        self.pooled = nn.Linear(width, width)
+        self.bounds = nn.Linear(width, 2 * width, bias=False)
+        self.output = nn.Linear(width, n_outputs)
         self.neighbours = nn.Linear(neighbours, n_outputs) if neighbours else None
         if self.neighbours is not None:  # begins without them
             nn.init.zeros_(self.neighbours.weight)
@@ -98,7 +97,7 @@ class SpanMLP(nn.Module):
     def at(self, words: Tensor, pooled: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """words: `(B, N, h)`; pooled: `(S, h)`; row, left, right: `(S,)` place of both words."""
         # Rows of one half for each word: as words that come before, and as those that come after.
-        halves = self.bounds(self.dropout(words)).view(-1, self.pooled.out_features)
+        halves = self.bounds(self.dropout(words)).view(-1, words.shape[-1])
         base = 2 * words.shape[1] * row
         before, after = base + 2 * left, base + 2 * right + 1
         hidden = self.pooled(self.dropout(pooled))
