@@ -132,11 +132,11 @@ def cut_steps(lengths: np.ndarray) -> List[np.ndarray]:
 
 
 def hide(tokenizer: Any, parts: Sequence[Part]) -> Tuple[Tensor, Tensor, Tensor]:
-    """Pieces, `(parts, length)` long; and bool of that shape, what is no padding and which pieces
+    """Pieces, `(parts, columns)` long; and bool of that shape, what is no padding and which pieces
     are to be guessed: those of words drawn at random."""
-    longest = _up(max(len(part.pieces) for part in parts), LENGTHS)
-    pieces = torch.full((len(parts), longest), tokenizer.pad_token_id)
-    mask = torch.zeros(len(parts), longest, dtype=torch.bool)
+    columns = _up(max(len(part.pieces) for part in parts), LENGTHS)
+    pieces = torch.full((len(parts), columns), tokenizer.pad_token_id)
+    mask = torch.zeros(len(parts), columns, dtype=torch.bool)
     hidden = torch.zeros_like(mask)
     for row, part in enumerate(parts):
         length, words = len(part.pieces), np.unique(part.words[part.words >= 0])
