@@ -29,7 +29,7 @@ LONGEST, STEP_PIECES = 256, 2400
 # shapes in every step leave gaps of memory behind: GiB of them after some hundred steps.
 LENGTHS, ROWS = 8, 64
 WARMUP, WEIGHT_DECAY, CLIP = 0.06, 0.01, 1.0
-IGNORED = -100  # what `cross_entropy` does not count
+IGNORED = -100  # in the place of a piece to guess, where there is none
 # Texts that are sorted by length before they are cut into steps.
 SORTED = 2048
 
@@ -164,7 +164,8 @@ def loss_of(
         states = read.last_hidden_state[hidden.to(device)]
         spare = _up(len(wanted), ROWS) - len(wanted)
         logits = head_of(model)(F.pad(states, (0, 0, 0, spare)))
-    return F.cross_entropy(logits.float(), F.pad(wanted, (0, spare), value=IGNORED).to(device))
+    wanted = F.pad(wanted, (0, spare), value=IGNORED).to(device)
+    return F.cross_entropy(logits.float(), wanted, ignore_index=IGNORED)
 
 
 def head_of(model: Any) -> nn.Module:
