@@ -13,12 +13,13 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples
 from spacy.util import minibatch
-from thinc.api import Optimizer, set_dropout_rate
+from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
 from spacy_nested_ner.encoders.pretrained import is_int8, is_pretrained, learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
+    listens,
     missing_annotation,
     needed_annotation,
 )
@@ -39,16 +40,18 @@ from spacy_nested_ner.pipeline.gold import GoldSegments, gold_keys, gold_segment
 from spacy_nested_ner.pipeline.saved import SavedPipe
 from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
 from spacy_nested_ner.pipeline.segments import (
+    AsRead,
     Segments,
     cut_segments,
-    docs_of_their_own,
-    in_whole_docs,
+    in_given_docs,
     lacks_sentences,
     own_spans,
+    read_as,
 )
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
     knows_one_at_a_time,
+    knows_words_alone,
     remember,
     usual_length,
 )
@@ -213,8 +216,8 @@ class NestedNER(SavedPipe):
         segments = self.segments(docs)
         if not len(segments.rows):
             return NO_SPANS
-        read, rows = self.as_read(docs, segments.rows)
-        spans = self.model.predict(HeadInput(read, rows, options=chosen)).spans
+        read = self.as_read(docs, segments.rows)
+        spans = self.model.predict(HeadInput(read.docs, read.rows, options=chosen)).spans
         if not np.isfinite(spans.score).all():
             raise ValueError(
                 self._says(
@@ -222,13 +225,14 @@ class NestedNER(SavedPipe):
                     "NaN. Training has diverged; train again with a lower learning rate"
                 )
             )
-        return own_spans(in_whole_docs(spans, segments.rows, rows), segments.core)
+        return own_spans(in_given_docs(spans, segments.rows, read), segments.core)
 
     def segments(self, docs: Iterable[Doc]) -> Segments:
         """What the head reads of these docs to predict; see `cut_segments`.
 
         A pipe that learned from single sentences reads longer docs without sentence boundaries
-        sentence by sentence, unless `split_sentences` is off.
+        sentence by sentence, unless `split_sentences` is off; one that learned from no whitespace
+        leaves out what is nothing else.
         """
         docs, settings = list(docs), self._settings()
         whole = usual_length(self.cfg["learned_from"])
@@ -236,24 +240,38 @@ class NestedNER(SavedPipe):
             if any(lacks_sentences(doc, whole) for doc in docs):
                 self._warn_once("sentences", WHOLE_DOC.format(whole=whole))
             whole = None
-        return cut_segments(docs, settings.window, settings.stride, whole)
+        return cut_segments(
+            docs, settings.window, settings.stride, whole, self._reads_words_alone()
+        )
 
-    def as_read(self, docs: List[Doc], rows: np.ndarray) -> Tuple[List[Doc], np.ndarray]:
+    def _reads_words_alone(self) -> bool:
+        """Whether tokens of whitespace are left out. Of a listener's docs none can be."""
+        return knows_words_alone(self.cfg["learned_from"]) and not listens(self._reader())
+
+    def _reader(self) -> Model:
+        """The part of the encoder that reads docs, not questions."""
+        reader: Model = self.model.get_ref("tok2vec")
+        return reader
+
+    def as_read(self, docs: List[Doc], rows: np.ndarray) -> AsRead:
         """Docs and rows of `Segments` as the model reads them to predict.
+
+        A pipe that learned from texts without tokens of whitespace is not given any: the vectors
+        of these would be those of words it has never seen.
 
         A pretrained encoder that learned from single sentences finds little in a text of many, too:
         it gets each segment as a doc of its own, unless `split_sentences` is off. An encoder that
         convolves looks at few words around a segment, and reads whole docs.
         """
         lengths = np.array([len(doc) for doc in docs])
-        if (
-            (rows[:, 2] - rows[:, 1] < lengths[rows[:, 0]]).any()
+        apart = (
+            bool((rows[:, 2] - rows[:, 1] < lengths[rows[:, 0]]).any())
             and self._settings().split_sentences
             and knows_one_at_a_time(self.cfg["learned_from"])
-            and is_pretrained(encoder_of(self.model))
-        ):
-            return docs_of_their_own(docs, rows)
-        return docs, rows
+            and is_pretrained(self._reader())
+            and not listens(self._reader())
+        )
+        return read_as(docs, rows, apart=apart, words_alone=self._reads_words_alone())
 
     def _segments_as_given(self, docs: List[Doc]) -> Segments:
         settings = self._settings()

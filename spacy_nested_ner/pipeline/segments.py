@@ -6,10 +6,20 @@ from itertools import pairwise
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from spacy.attrs import DEP, ENT_TYPE, LEMMA, MORPH, NORM, POS, TAG
 from spacy.tokens import Doc
+from thinc.api import get_array_module
 
 from spacy_nested_ner.model.types import ScoredSpans
-from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
+from spacy_nested_ner.pipeline.sentences import (
+    at_empty_lines,
+    is_space,
+    rule_sentences,
+    set_sentences,
+)
+
+# What an embedding layer may read of a token beside its text.
+READ = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE]
 
 
 class Segments(NamedTuple):
@@ -25,8 +35,24 @@ class Segments(NamedTuple):
     core: np.ndarray
 
 
+class AsRead(NamedTuple):
+    """Docs and segments as the model reads them.
+
+    rows: as in `Segments`, but of these docs. places: for each of these docs where its tokens stand
+        in the doc that they come from, `(tokens,)` int; None where docs are read as they are.
+    """
+
+    docs: List[Doc]
+    rows: np.ndarray
+    places: Optional[List[np.ndarray]]
+
+
 def cut_segments(
-    docs: Sequence[Doc], window: int, stride: int, whole: Optional[int] = None
+    docs: Sequence[Doc],
+    window: int,
+    stride: int,
+    whole: Optional[int] = None,
+    words_alone: bool = False,
 ) -> Segments:
     """Sentences where sentence boundaries are set, the whole doc elsewhere; what is longer than
     `window` tokens is cut into windows that start every `stride` tokens. Empty docs give none.
@@ -35,42 +61,99 @@ def cut_segments(
         rule; the doc's own boundaries stay as they are. What is still more than twice as long,
         as in a language without punctuation, is read in windows of so many tokens. None for no
         such cut.
+    words_alone: what holds no word is left out. With `whole` sentences end at empty lines, too.
     """
     rows: List[Tuple[int, int, int]] = []
     core: List[Tuple[float, float]] = []
     for i, doc in enumerate(docs):
         by_rule = whole is not None and lacks_sentences(doc, whole)
-        for start, end in rule_sentences(doc) if by_rule else set_sentences(doc):
+        sentences = rule_sentences(doc) if by_rule else set_sentences(doc)
+        is_word = ~is_space(doc) if words_alone else None
+        if is_word is not None and is_word.all():
+            is_word = None
+        if is_word is not None and whole is not None:
+            sentences = at_empty_lines(doc, sentences)
+        for start, end in sentences:
             size, step = window, stride
             if by_rule and whole is not None and end - start > 2 * whole:
                 size = min(window, whole)
                 step = max(1, size * stride // window)
             windows = _windows(start, end, size, step)
             meets = [(a[1] + b[0]) / 2 for a, b in pairwise(windows)]
-            rows.extend((i, *bounds) for bounds in windows)
-            core.extend(zip([-np.inf, *meets], [*meets, np.inf]))
+            cores = zip([-np.inf, *meets], [*meets, np.inf])
+            for (first, last), middle in zip(windows, cores):
+                if is_word is None or is_word[first:last].any():
+                    rows.append((i, first, last))
+                    core.append(middle)
     return Segments(
         np.array(rows, dtype=np.int64).reshape(-1, 3),
         np.array(core, dtype=np.float64).reshape(-1, 2),
     )
 
 
-def docs_of_their_own(docs: Sequence[Doc], rows: np.ndarray) -> Tuple[List[Doc], np.ndarray]:
-    """Each segment as a doc, and the segments of these docs, in the same order.
+def read_as(
+    docs: Sequence[Doc], rows: np.ndarray, *, apart: bool = False, words_alone: bool = False
+) -> AsRead:
+    """The docs and segments to read.
 
-    rows: see `Segments`.
+    rows: see `Segments`. apart: each segment is a doc of its own. words_alone: tokens of whitespace
+        are left out; no segment may hold nothing else.
     """
-    parts = [docs[i][start:end].as_doc() for i, start, end in rows.tolist()]
-    return parts, np.array([(i, 0, len(part)) for i, part in enumerate(parts)], dtype=np.int64)
+    kept = {i: _kept(docs[i], words_alone) for i in set(rows[:, 0].tolist())}
+    if not apart and all(len(kept[i]) == len(docs[i]) for i in kept):
+        return AsRead(list(docs), rows, None)
+    if apart:
+        parts = [(i, _within(kept[i], start, end)) for i, start, end in rows.tolist()]
+        own = np.array([(n, 0, len(places)) for n, (_, places) in enumerate(parts)], dtype=np.int64)
+    else:
+        parts = [(i, kept.get(i, np.arange(len(doc)))) for i, doc in enumerate(docs)]
+        own = rows.copy()
+        for i, places in kept.items():
+            mine = rows[:, 0] == i
+            own[mine, 1:] = np.searchsorted(places, rows[mine, 1:])
+    arrays = {i: docs[i].to_array(READ) for i in kept}
+    read = [_part(docs[i], places, arrays[i]) if i in kept else docs[i] for i, places in parts]
+    return AsRead(read, own, [places for _, places in parts])
 
 
-def in_whole_docs(spans: ScoredSpans, rows: np.ndarray, read: np.ndarray) -> ScoredSpans:
-    """Spans of the segments that were read as spans of the docs.
+def _kept(doc: Doc, words_alone: bool) -> np.ndarray:
+    """Places of the tokens that are read."""
+    return np.flatnonzero(~is_space(doc)) if words_alone else np.arange(len(doc))
 
-    rows: of `Segments`. read: the same segments as they were read, see `docs_of_their_own`.
+
+def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:
+    first, last = np.searchsorted(places, (start, end))
+    return places[first:last]
+
+
+def _part(doc: Doc, places: np.ndarray, array: np.ndarray) -> Doc:
+    """A doc of some tokens of another, with what an encoder may read of them.
+
+    array: `READ` of all tokens. (`Span.as_doc` copies more, in a time that grows with the doc.)
     """
-    doc, moved = rows[spans.segment, 0], (rows - read)[spans.segment, 1]
-    return spans._replace(doc=doc, start=spans.start + moved, end=spans.end + moved)
+    if len(places) == len(doc):
+        return doc
+    tokens = [doc[i] for i in places.tolist()]
+    ends = np.diff(places, append=len(doc)) > 1  # what stood between was whitespace
+    spaces = [bool(token.whitespace_) or bool(end) for token, end in zip(tokens, ends)]
+    part = Doc(doc.vocab, words=[token.text for token in tokens], spaces=spaces)
+    part.from_array(READ, array[places])
+    if len(doc.tensor) == len(doc):
+        part.tensor = doc.tensor[get_array_module(doc.tensor).asarray(places)]
+    return part
+
+
+def in_given_docs(spans: ScoredSpans, rows: np.ndarray, read: AsRead) -> ScoredSpans:
+    """Spans of the docs that were read as spans of the docs that were given.
+
+    rows: of `Segments`, before `read_as`.
+    """
+    if read.places is None or not len(spans.doc):
+        return spans
+    places = np.concatenate(read.places)
+    begin = np.cumsum([0, *map(len, read.places)])[spans.doc]
+    start, end = places[begin + spans.start], places[begin + spans.end - 1] + 1
+    return spans._replace(doc=rows[spans.segment, 0], start=start, end=end)
 
 
 def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:

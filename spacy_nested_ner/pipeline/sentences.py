@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from typing import Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
-from spacy.attrs import IS_PUNCT, ORTH
+from spacy.attrs import IS_PUNCT, IS_SPACE, ORTH
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
@@ -15,8 +15,11 @@ from spacy.tokens import Doc
 # Signs that end a sentence in any script that has some, as spaCy numbers words.
 ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
-# docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own.
-NOTHING_SEEN = {"texts": 0, "single": 0, "alone": 0, "words": 0, "squared_words": 0}
+# docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own,
+# `spaced` hold a token of whitespace.
+NOTHING_SEEN = {"texts": 0, "single": 0, "alone": 0, "spaced": 0, "words": 0, "squared_words": 0}
+# A pipe knows tokens of whitespace if one in so many of its texts held some.
+SPACED = 20
 
 
 def set_sentences(doc: Doc) -> List[Tuple[int, int]]:
@@ -47,10 +50,25 @@ def rule_starts(doc: Doc) -> List[int]:
     return starts
 
 
+def is_space(doc: Doc) -> np.ndarray:
+    """Which tokens are whitespace, `(tokens,)` bool: line ends, and blanks but for single ones."""
+    flags: np.ndarray = doc.to_array(IS_SPACE) > 0
+    return flags
+
+
+def at_empty_lines(doc: Doc, sentences: List[Tuple[int, int]]) -> List[Tuple[int, int]]:
+    """Sentences that end at empty lines, too."""
+    spaces = np.flatnonzero(is_space(doc)).tolist()
+    starts = [place + 1 for place in spaces if doc[place].text.count("\n") > 1]
+    if not starts:
+        return sentences
+    return _between([*starts, *(start for start, _ in sentences)], len(doc))
+
+
 def _between(starts: List[int], end: int) -> List[Tuple[int, int]]:
     if not end:
         return []
-    starts = sorted({0, *starts})
+    starts = sorted({0, *starts} - {end})
     return list(zip(starts, [*starts[1:], end]))
 
 
@@ -58,11 +76,12 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc]) -> Dict[str, int]:
     """`seen`, which begins as `NOTHING_SEEN`, with the texts of these docs."""
     seen = dict(seen)
     for doc in docs:
-        by_rule, texts = rule_starts(doc), set_sentences(doc)
+        by_rule, texts, spaces = rule_starts(doc), set_sentences(doc), is_space(doc)
         seen["alone"] += len(texts) == 1
         for start, end in texts:
             seen["texts"] += 1
             seen["single"] += bisect_right(by_rule, start) == bisect_left(by_rule, end)
+            seen["spaced"] += bool(spaces[start:end].any())
             seen["words"] += end - start
             seen["squared_words"] += (end - start) ** 2
     return seen
@@ -83,3 +102,9 @@ def knows_one_at_a_time(seen: Dict[str, int]) -> bool:
     """Whether most of the texts that a pipe learned from were single sentences and docs of their
     own, so that its encoder has never seen what stands around one."""
     return usual_length(seen) is not None and 2 * seen["alone"] > seen["texts"]
+
+
+def knows_words_alone(seen: Dict[str, int]) -> bool:
+    """Whether hardly any of the texts that a pipe learned from held a token of whitespace, so that
+    it does not know what to make of one."""
+    return SPACED * seen["spaced"] < seen["texts"]

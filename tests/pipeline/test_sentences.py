@@ -159,7 +159,8 @@ def test_usual_length_by_hand() -> None:
     vocab = spacy.blank("en").vocab
     docs = [Doc(vocab, words=["w"] * n) for n in (8, 10, 12, 0)]
     seen = remember(NOTHING_SEEN, docs)
-    assert seen == {"texts": 3, "single": 3, "alone": 3, "words": 30, "squared_words": 308}
+    kinds = {"texts": 3, "single": 3, "alone": 3, "spaced": 0}
+    assert seen == {**kinds, "words": 30, "squared_words": 308}
     assert usual_length(seen) == 14  # 10 + 2 * sqrt(8 / 3)
     assert usual_length(NOTHING_SEEN) is None
     many = Doc(vocab, words=["a", ".", "b", "."])

@@ -69,8 +69,9 @@ class ComponentView(FigureInput):
 
     @property
     def followed_words(self) -> List[str]:
-        _, start, end = self._first_segment()[0].tolist()
-        return [token.text for token in self.docs[self.number][start:end]]
+        read = self.pipe.as_read([self.docs[self.number]], self._first_segment())
+        doc, start, end = read.rows[0].tolist()
+        return [token.text for token in read.docs[doc][start:end]]
 
     def followed(self) -> Iterator[Tuple[Batch, Optional[np.ndarray]]]:
         return self._read([self.docs[self.number]], self._first_segment())
@@ -85,8 +86,9 @@ class ComponentView(FigureInput):
         if not len(segments):
             return
         model = self.pipe.model
-        read = HeadInput(*self.pipe.as_read(docs, segments), options=self.options)
-        rows, _ = encode(model, read, is_train=False)
+        read = self.pipe.as_read(docs, segments)
+        given = HeadInput(read.docs, read.rows, options=self.options)
+        rows, _ = encode(model, given, is_train=False)
         for batch in cut_batches(rows.lengths, model.attrs["batch_words"]):
             label = None if rows.label is None else rows.label[batch]
             yield Batch(*rows.read(batch)), label

@@ -1,0 +1,120 @@
+"""Tokens of whitespace: doubled blanks, line ends and empty lines of raw text."""
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_nested_ner.pipeline.segments import cut_segments, read_as
+from spacy_nested_ner.pipeline.sentences import (
+    NOTHING_SEEN,
+    at_empty_lines,
+    knows_words_alone,
+    remember,
+    set_sentences,
+)
+from tests.conftest import SENTENCES, make_examples, make_pipeline, scores_of, train
+
+VOCAB = spacy.blank("en").vocab
+FACTORIES = ["locate_and_label_ner", "piqn_ner", "mrc_ner"]
+TEXTS = [text for text, _ in SENTENCES]
+
+
+@pytest.fixture(scope="module", params=FACTORIES)
+def nlp(request):
+    """Has learned from single sentences without whitespace. Not to be changed by a test."""
+    return train(make_pipeline(request.param, threshold=0.05), 20)
+
+
+def texts_of(doc):
+    """Entities without the whitespace in them, their labels and scores."""
+    spans = doc.spans["sc"]
+    return [" ".join(span.text.split()) for span in spans], [span.label_ for span in spans]
+
+
+@pytest.mark.parametrize("blank", ["  ", "\n", " \n\t "])
+def test_whitespace_changes_nothing(nlp, blank):
+    spaced = [text.replace(" ", blank) for text in TEXTS]
+    pairs = list(zip(nlp.pipe(TEXTS), nlp.pipe([f"\n{text}{blank}" for text in spaced])))
+    assert sum(len(doc.spans["sc"]) for doc, _ in pairs) > 10
+    for doc, other in pairs:
+        assert len(other) > len(doc) and other.text != doc.text
+        assert texts_of(other) == texts_of(doc)
+        assert scores_of(other) == pytest.approx(scores_of(doc), abs=1e-5)
+
+
+def test_docs_of_whitespace_have_no_entities(nlp):
+    docs = list(nlp.pipe(["\n\n", "", " ", TEXTS[0], "\t \n"]))
+    assert [bool(doc.spans["sc"]) for doc in docs] == [False, False, False, True, False]
+
+
+def test_an_empty_line_ends_a_sentence(nlp):
+    pipe, doc = nlp.get_pipe("ner"), nlp.make_doc(f"{TEXTS[0]}\n\n{TEXTS[1]}")
+    (line,) = [token.i for token in doc if token.is_space]
+    assert pipe.segments([doc]).rows.tolist() == [[0, 0, line + 1], [0, line + 1, len(doc)]]
+    pipe(doc)
+    assert {span.start > line for span in doc.spans["sc"]} == {True, False}
+    assert not any(span.start <= line < span.end for span in doc.spans["sc"])
+
+
+def test_a_pipe_that_learned_from_whitespace_reads_it():
+    nlp = make_pipeline()
+    learned_from = [nlp.make_doc(eg.x.text.replace(" ", "\n", 1)) for eg in make_examples(nlp)]
+    for doc in learned_from:
+        doc.spans["sc"] = []
+    nlp.update([Example(doc.copy(), doc) for doc in learned_from], sgd=nlp.create_optimizer())
+    doc = nlp.make_doc(TEXTS[0].replace(" ", "\n"))
+    pipe = nlp.get_pipe("ner")
+    rows = pipe.segments([doc, nlp.make_doc("\n")]).rows
+    assert rows.tolist() == [[0, 0, len(doc)], [1, 0, 1]]
+    read = pipe.as_read([doc], rows[:1])
+    assert read.docs == [doc] and read.places is None
+
+
+def test_what_is_known_of_whitespace_by_hand():
+    words, spaced = Doc(VOCAB, words=["a", "b"]), Doc(VOCAB, words=["a", "\n", "b"])
+    assert knows_words_alone(remember(NOTHING_SEEN, [words] * 20 + [spaced]))
+    assert not knows_words_alone(remember(NOTHING_SEEN, [words] * 19 + [spaced]))
+    assert not knows_words_alone(NOTHING_SEEN)
+
+
+def test_empty_lines_by_hand():
+    words = ["a", "\n", "b", "\n\n", "c", ".", "\n \n", "d", "\n\n"]
+    doc = Doc(VOCAB, words=words)
+    assert at_empty_lines(doc, set_sentences(doc)) == [(0, 4), (4, 7), (7, 9)]
+    starts = [i in (0, 6) for i in range(len(words))]
+    doc = Doc(VOCAB, words=words, sent_starts=starts)
+    assert at_empty_lines(doc, set_sentences(doc)) == [(0, 4), (4, 6), (6, 7), (7, 9)]
+
+
+def test_segments_of_words_alone_by_hand():
+    words = ["\n\n", "a", " ", "b", "\n\n", "c"]
+    docs = [Doc(VOCAB, words=words), Doc(VOCAB, words=["\n"])]
+    rows = cut_segments(docs, 192, 128, whole=9, words_alone=True).rows
+    assert rows.tolist() == [[0, 1, 5], [0, 5, 6]]
+    assert cut_segments(docs, 192, 128, words_alone=True).rows.tolist() == [[0, 0, 6]]
+    windows = cut_segments([Doc(VOCAB, words=["a", *["\n"] * 7, "b"])], 4, 2, words_alone=True)
+    assert windows.rows.tolist() == [[0, 0, 4], [0, 5, 9]]
+    assert windows.core[0, 0] == -np.inf and windows.core[-1, 1] == np.inf
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_is_read_by_hand(apart):
+    words = ["\n", "the", "  ", "US", "Court", "\n", "sat", "."]
+    doc = Doc(VOCAB, words=words, spaces=[False, True, False, True, False, False, False, False])
+    doc[3].norm_, doc[4].tag_, doc[1].ent_type_ = "u.s.", "NN", "X"
+    doc.tensor = np.arange(8.0).reshape(8, 1)
+    other = Doc(VOCAB, words=["a", "b"])
+    rows = np.array([[0, 0, 5], [0, 5, 8], [1, 0, 2]])
+    read = read_as([doc, other], rows, apart=apart, words_alone=True)
+    texts = [[t.text for t in read.docs[i]][start:end] for i, start, end in read.rows.tolist()]
+    assert texts == [["the", "US", "Court"], ["sat", "."], ["a", "b"]]
+    assert [places.tolist() for places in read.places] == (
+        [[1, 3, 4], [6, 7], [0, 1]] if apart else [[1, 3, 4, 6, 7], [0, 1]]
+    )
+    first = read.docs[0]
+    assert first.text.startswith("the US Court") and read.docs[-1] is other
+    assert (first[1].norm_, first[2].tag_, first[0].ent_type_) == ("u.s.", "NN", "X")
+    assert first.tensor[:3, 0].tolist() == [1, 3, 4]
+    assert not doc.has_annotation("SENT_START") and len(doc) == len(words)
