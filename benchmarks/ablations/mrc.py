@@ -14,7 +14,7 @@ VARIANTS: Variants = {
     "half of the unanswered questions": {"unanswered_share": 0.5},
     "a quarter of the unanswered questions": {"unanswered_share": 0.25},
     "nearest end instead of a match": {"pairing": "nearest"},
-    "match that reads the words between": {"pairing": "span"},
+    "match of start and end alone": {"pairing": "match"},
     "dice loss": {"boundary_loss": "dice"},
     "early version of the paper": {"pairing": "nearest", "boundary_loss": "dice"},
     "match of gold pairs": {"candidates": "gold"},

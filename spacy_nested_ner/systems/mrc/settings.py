@@ -44,9 +44,9 @@ class MRCSettings(ModelSettings):
     hidden_width: int = setting(128, least=1, source="configs/mrc_once_transformer.cfg")
     two_sided: bool = setting(False, derived=True)
     pairing: str = setting(
-        "match",
+        "span",
         choices=("match", "span", "nearest"),
-        source="configs/mrc_cnn.cfg; early version of the paper; benchmarks/ablations",
+        source='the paper has "match", its early version "nearest"; benchmarks/ablations',
     )
     candidates: str = setting(
         "gold_and_predicted",
