@@ -38,8 +38,8 @@ class FixedMatch(nn.Module):
 
 def make_head(**settings: Any) -> MRC:
     """A head that reads the start logit from the first place of a vector, the end logit from the
-    second."""
-    head = MRC(2, 1, MRCSettings(**settings)).eval()
+    second; in the paper's form."""
+    head = MRC(2, 1, MRCSettings(**{"pairing": "match", **settings})).eval()
     with torch.no_grad():
         for layer, weights in ((head.start, [1.0, 0.0]), (head.end, [0.0, 1.0])):
             layer.weight.copy_(torch.tensor([weights]))
