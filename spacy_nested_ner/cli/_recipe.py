@@ -125,16 +125,18 @@ def recipe_for(
     report = inspect(train_path, dev_path, spans_key=spans_key, lang=lang)
     if not report["dev"]["entities"]:
         raise ValueError(
-            f"{dev_path} has no entities under spans key {spans_key!r}: a training is scored on it."
+            f"{dev_path} has no entities under spans key {spans_key!r}: a training is scored on "
+            "it. Give it docs of its own, a tenth of all or at least one."
         )
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config, undecided=optimize is None)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
+    train = {**report["train"], "sentences": count_sentences(train_path, spans_key, lang)}
     if optimize is None:
-        optimize = goal_for(encoder, report["train"])
+        optimize = goal_for(encoder, train)
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
-    recipe.reasons["Data"] = described(report["train"])
+    recipe.reasons["Data"] = described(train)
     factories = tuple(get_system(name).factory for name in BEST_FIRST)
     others = (warning for warning in report["warnings"] if not warning.startswith(factories))
     recipe.warnings = [*lost, *others]
@@ -179,8 +181,22 @@ def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
     return system, [f"{words}, and no other system fewer."] if lost else []
 
 
+def count_sentences(path: Path, spans_key: str, lang: str) -> int:
+    """Sentences of annotated docs, by rule where the docs have no boundaries: to `inspect` such a
+    doc is one sentence, and few long texts would be few data."""
+    from spacy_nested_ner.cli.pipelines import blank_pipeline
+    from spacy_nested_ner.corpora.docbin import read_docs
+    from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
+
+    docs = (doc for doc in read_docs(path, blank_pipeline(lang).vocab) if spans_key in doc.spans)
+    return sum(
+        len(set_sentences(doc) if doc.has_annotation("SENT_START") else rule_sentences(doc))
+        for doc in docs
+    )
+
+
 def goal_for(encoder: str, train: Mapping[str, Any]) -> Optional[str]:
-    """What to optimize where nobody says. train: what `inspect` counted in the training data."""
+    """What to optimize where nobody says. train: see `described`."""
     few = train["sentences"] <= FEW_SENTENCES
     return SPEED if few and encoder not in (CNN, LISTENER) else None
 
@@ -236,7 +252,7 @@ def transformer_in_words(config: Config) -> str:
 
 
 def described(split: Mapping[str, Any]) -> str:
-    """What `inspect` counted, in words."""
+    """What `inspect` counted, in words. Its sentences are those of `count_sentences`."""
     return (
         f"{split['sentences']} sentences, {split['entities']} entities of up to "
         f"{split['max_length']} words, up to {split['max_depth']} inside one another"

@@ -115,7 +115,7 @@ def draw(
     from spacy_nested_ner.evaluation.figures.lengths import plot_lengths
     from spacy_nested_ner.evaluation.figures.view import nested_pipes
     from spacy_nested_ner.evaluation.scores.metrics import by_label, by_length
-    from spacy_nested_ner.evaluation.scores.remarks import remark
+    from spacy_nested_ner.evaluation.scores.remarks import known_labels, remark
     from spacy_nested_ner.evaluation.scores.report import run_pipeline
     from spacy_nested_ner.systems.drawing import new_figure
 
@@ -133,7 +133,7 @@ def draw(
         except ValueError as err:
             raise ValueError(f"{model} on {data_path}: {err}") from err
         lengths[name] = by_length(table)
-        what = remark(by_label(table))
+        what = remark(by_label(table), known=known_labels(nlp, spans_key))
         if what is not None:
             msg.warn(f"{name}: {what}")
         made = _of_components(nlp, read_examples(nlp, data_path), chosen, vary or {})

@@ -55,6 +55,11 @@ class ConvertCommand(FormatsCommand):
         return {name: reader.__doc__ or "" for name, reader in readers.get_all().items()}
 
 
+DEV_REMEDY = (
+    "Training needs dev: name a file for it with dev=PATH, divide by document with --resplit, or, "
+    "of a single document, cut the text into several."
+)
+
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Corpus format, see below")]
 InputsArg = Annotated[
     List[str],
@@ -144,7 +149,8 @@ def convert_cli(
         msg.warn(f"Skipped {options.problems.count} errors, the first ones are in report.json.")
     empty = [name for name, counts in statistics.items() if not counts.documents]
     if empty:
-        msg.warn(f"No documents for {', '.join(empty)}: the files are there but empty.")
+        remedy = f" {DEV_REMEDY}" if "dev" in empty and "train" not in empty else ""
+        msg.warn(f"No documents for {', '.join(empty)}: the files are there but empty.{remedy}")
     files = ", ".join(f"{name}.spacy" for name in statistics)
     msg.good(f"Wrote {files} and report.json to {output_dir}")
 

@@ -128,11 +128,11 @@ def evaluate(
     pipelines: List[Dict[str, Any]] = []
     warnings: List[str] = []
     for model, name in zip(models, short_names(models)):
-        found, parts = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
+        found, parts, known = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
         runs.append(found.run)
         pipelines.append({"name": name, "model": model, "components": parts, **found.to_dict()})
         about = f"{name}: " if len(models) > 1 else ""
-        warnings += [about + remark for remark in remarks(pipelines[-1], spans_key)]
+        warnings += [about + remark for remark in remarks(pipelines[-1], spans_key, known)]
     return {
         "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
         "pipelines": pipelines,
@@ -149,8 +149,10 @@ def _run(
     ents: bool,
     batch_size: Optional[int],
     gold_tokens: bool,
-) -> "Tuple[Evaluation, List[str]]":
+) -> "Tuple[Evaluation, List[str], List[str]]":
+    """What it predicts, its components, and the labels that it knows."""
     from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
+    from spacy_nested_ner.evaluation.scores.remarks import known_labels
 
     nlp = load_pipeline(model)
     docs = read_gold(nlp, data_path)
@@ -158,7 +160,8 @@ def _run(
         found = evaluate_pipeline(nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress)
     except ValueError as err:
         raise ValueError(f"{model} on {data_path}: {err}") from err
-    return found, list(nlp.pipe_names)
+    known = [] if ents else known_labels(nlp, spans_key)
+    return found, list(nlp.pipe_names), known
 
 
 def _progress(docs: "Iterator[Doc]", total: int, what: str) -> "Iterable[Doc]":

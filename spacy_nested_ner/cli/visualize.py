@@ -51,6 +51,7 @@ def visualize_cli(
     from spacy.cli._util import setup_gpu
 
     from spacy_nested_ner.evaluation.page.page import page_remark
+    from spacy_nested_ner.evaluation.scores.remarks import known_labels
     from spacy_nested_ner.files import written_together
 
     with failing("Cannot make the page."):
@@ -60,10 +61,11 @@ def visualize_cli(
         nlp = load_pipeline(model)
         comparisons = predict(nlp, data_path, spans_key, limit, seed)
         facts = {"data": str(data_path), "spans key": spans_key}
-        page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores)
+        known = known_labels(nlp, spans_key)
+        page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores, known)
         with written_together([output_path]) as drafts:
             drafts[output_path].write_text(page, encoding="utf8")
-    remark = page_remark(comparisons)
+    remark = page_remark(comparisons, known)
     if remark is not None:
         msg.warn(remark)
     msg.good(f"Page with gold and predicted entities of {len(comparisons)} sentences:")
@@ -156,6 +158,7 @@ def _page(
     comparisons: "List[Comparison]",
     facts: Dict[str, str],
     scores: Optional[Dict[str, Optional[float]]],
+    known: List[str],
 ) -> str:
     from spacy_nested_ner.about import __version__
     from spacy_nested_ner.evaluation.page.page import render_page
@@ -167,4 +170,4 @@ def _page(
         "sentences on this page": str(len(comparisons)),
         "made with": f"spacy_nested_ner {__version__}",
     }
-    return render_page(comparisons, title, facts, scores)
+    return render_page(comparisons, title, facts, scores, known)

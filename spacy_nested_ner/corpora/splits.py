@@ -96,8 +96,8 @@ def random_split(
     """Divide documents by chance; all of one document goes to one split.
 
     Documents are sorted by a hash of seed and id and cut at the fractions, so that the shares are
-    exact (rounded) and the order of the documents does not matter. Eight bytes are held for each
-    document.
+    exact (rounded) and the order of the documents does not matter. Of two or more, dev gets at
+    least one, unless its fraction is 0. Eight bytes are held for each document.
 
     Raises ValueError unless the fractions are at least 0 and sum up to 1.
     """
@@ -107,6 +107,9 @@ def random_split(
     hashes = np.unique(np.frombuffer(array("Q", (_hash(i, seed) for i in doc_ids)), "uint64"))
     first = round(fractions[0] * len(hashes))
     second = round((fractions[0] + fractions[1]) * len(hashes))
+    if first == second and fractions[1] and len(hashes) > 1:  # no training without dev
+        second = min(second + 1, len(hashes))
+        first = second - 1
     in_train = int(hashes[first - 1]) if first else -1
     in_dev = int(hashes[second - 1]) if second else -1
 

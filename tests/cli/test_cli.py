@@ -53,7 +53,19 @@ def test_convert(tmp_path, tokens):
     assert len(docs) == 185
     assert sum(len(doc.spans["nest"]) for doc in docs) == train["entities"]
     assert f"entities {train['entities']} 0 0" in output
-    assert "No documents for dev, test" in output
+    assert "No documents for dev, test" in output and "dev=PATH" in output
+
+
+def test_convert_gives_dev_one_of_few_texts(tmp_path):
+    for i in range(5):
+        (tmp_path / f"{i}.txt").write_text("IL-2 rose.", encoding="utf8")
+        (tmp_path / f"{i}.ann").write_text("T1\tprotein 0 4\tIL-2\n", encoding="utf8")
+    output = run("convert", "brat", tmp_path, tmp_path / "out")
+    assert "documents 4 1 0" in output
+    assert "No documents for test: the files are there but empty." in output
+    assert "Training needs dev" not in output
+    output = run("convert", "brat", tmp_path / "0.txt", tmp_path / "out", "--sentences", "lines")
+    assert "Training needs dev" in output and "cut the text into several" in output
 
 
 def test_convert_articles_with_all_labels(tmp_path):
@@ -299,6 +311,19 @@ def test_visualize_says_that_nothing_is_predicted(trained, tmp_path):
     output = run("visualize", tmp_path / "model", trained / "gold.spacy", page)
     assert "The pipeline predicts no entity at all where there are 12" in output
     assert page_data(page)["remark"] in output
+
+
+@pytest.mark.parametrize("command", ["evaluate", "visualize"])
+def test_a_pipeline_with_other_labels_that_finds_nothing(trained, tmp_path, command):
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "ORG", "pattern": "nowhere"}])
+    nlp.to_disk(tmp_path / "model")
+    page = (tmp_path / "page.html",) if command == "visualize" else ()
+    output = run(command, tmp_path / "model", trained / "gold.spacy", *page)
+    said = "No label of the pipeline (ORG) is one of the gold data (DNA, protein)"
+    assert said in output and "Train it longer" not in output
+    assert not page or page_data(*page)["remark"].startswith(said)
 
 
 def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):

@@ -102,6 +102,15 @@ def test_few_sentences_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -
         assert f"{how} adversarial training" in printed
 
 
+def test_sentences_of_docs_without_boundaries_are_counted_by_rule(corpus, tmp_path) -> None:
+    doc = spacy.blank("en")("IL-2 rose. It fell. " * 300)
+    doc.spans["sc"] = [doc[:1]]
+    doc.spans["sc"][0].label_ = "protein"
+    DocBin(docs=[doc]).to_disk(tmp_path / "long.spacy")
+    printed = run(tmp_path / "long.spacy", corpus / "dev.spacy", tmp_path / "mine.cfg")
+    assert "Data 600 sentences, 1 entities" in printed
+
+
 def test_minutes_that_are_few_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -> None:
     """A step takes 0.5 s, with adversarial training 1 s; the shipped config has 1,000 steps."""
     monkeypatch.setattr(_recipe, "FEW_SENTENCES", 0)

@@ -98,6 +98,17 @@ def test_inspect_reports_what_it_cannot_use(data, options, problem):
     run("inspect", data.with_name("other.spacy"), code=1)
 
 
+def test_inspect_sees_doc_ents(tmp_path):
+    doc = spacy.blank("en").make_doc("The IL-2 gene.")
+    doc.ents = [Span(doc, 1, 3, "DNA")]
+    path = tmp_path / "ents.spacy"
+    DocBin(docs=[doc]).to_disk(path)
+    for command in (("inspect", path), ("init", path, path, tmp_path / "mine.cfg")):
+        printed = " ".join(run(*command, code=1).split())
+        assert "the docs have: no span groups. They have doc.ents: set doc.spans['sc']" in printed
+        assert "Choose with --spans-key" not in printed
+
+
 @pytest.mark.parametrize(
     "setting, problem",
     [

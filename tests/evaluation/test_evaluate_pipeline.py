@@ -13,7 +13,7 @@ from spacy.util import filter_spans
 from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
 from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
-from spacy_nested_ner.evaluation.scores.remarks import remarks
+from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
 
 TEXT = "antiCD28 growth. IL-2 rose."
@@ -231,3 +231,15 @@ def test_a_pipeline_that_has_learned_nothing():
     assert (
         "not even at a threshold of 0.05: component 'ner'" in remark and "Train it longer" in remark
     )
+
+
+def test_a_pipeline_that_has_learned_other_labels():
+    nlp = make_pipeline("piqn_ner")
+    references = [eg.reference for eg in make_examples(nlp) if len(eg.reference) > 1]
+    for doc in references:
+        doc.spans["sc"] = [Span(doc, span.start, span.end, "species") for span in doc.spans["sc"]]
+    nlp.get_pipe("ner").cfg["boundary_threshold"] = 1.0
+    found = evaluate_pipeline(nlp, references).to_dict()
+    (remark,) = remarks(found, "sc", known_labels(nlp, "sc"))
+    assert remark.startswith("No label of the pipeline (") and "(species)" in remark
+    assert not known_labels(nlp, "other")

@@ -6,6 +6,7 @@ MSRA, layered CoNLL (Ju et al. 2018) and LitBank's `tsv` files are of this kind.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
@@ -31,6 +32,8 @@ MOST_LEVELS, MOST_ROWS = 100, 200_000
 """Columns of tags and lines of one sentence. No corpus comes near; a file without blank lines
 does."""
 
+_NEW_DOCUMENT = re.compile(r"\t(?P<tab>[^\t]*)|[\t ]*newdoc\b(?:\s+id\s*=\s*(?P<id>.*\S))?")
+
 Row = Tuple[int, List[str]]
 """Line number and cells."""
 
@@ -41,7 +44,8 @@ class ColumnSettings:
 
     token: column of the token. tags: columns of tags, outermost level first; empty for all behind
     the token. scheme: see `tags.decode_tags`, or "auto" to find out from the whole file.
-    comment: what a line begins with that is no token; the cell behind it names the document.
+    comment: what a line begins with that is no token. Of GermEval's form (`#`, a tab, a name) and
+    CoNLL-U's (`# newdoc id = name`) it begins a document; others are left out.
     first_character: the token is the first character of its cell (Weibo: the digit behind it is
     the place of the character in its word).
     """
@@ -96,8 +100,12 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
         if cells and cells[0] == DOCSTART:
             documents += 1
             doc_id, cells = f"{path.name}#{documents}", []
-        elif settings.comment and cells and cells[0] == settings.comment:
-            doc_id, cells = cells[1] if len(cells) > 1 else None, []
+        elif settings.comment and line.startswith(settings.comment):
+            new = _NEW_DOCUMENT.match(line, len(settings.comment))
+            if new is not None:
+                documents += 1
+                doc_id = new["tab"] or new["id"] or f"{path.name}#{documents}"
+            cells = []
         if any(cell.strip() for cell in cells):
             rows.append((number, cells))
             if len(rows) > MOST_ROWS:

@@ -13,7 +13,19 @@ from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Collection,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -202,9 +214,10 @@ def _kind(entity: Entity, others: Set[Entity], none: str) -> str:
 # The page
 
 
-def page_remark(comparisons: Sequence[Comparison]) -> Optional[str]:
+def page_remark(comparisons: Sequence[Comparison], known: Collection[str] = ()) -> Optional[str]:
     """The `remark` on what a page shows."""
-    return remark({label: _prf_of(comparisons, label) for label in _labels(comparisons)})
+    scores = {label: _prf_of(comparisons, label) for label in _labels(comparisons)}
+    return remark(scores, known=known)
 
 
 def _labels(comparisons: Sequence[Comparison]) -> List[str]:
@@ -216,14 +229,16 @@ def render_page(
     title: str,
     facts: Mapping[str, str],
     corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
+    known: Collection[str] = (),
 ) -> str:
     """The page as HTML, with its `page_remark` on top.
 
     comparisons: one per sentence shown. title: heading, such as the system and the data.
     facts: name and value of what stands below the heading.
     corpus_scores: "p", "r" and "f" (0 to 1, or None) of a whole evaluation set, if known.
+    known: the labels of the pipeline, see `known_labels`.
     """
-    data = page_data(comparisons, facts, corpus_scores)
+    data = page_data(comparisons, facts, corpus_scores, known)
     # No "<" in the JSON: whatever a text holds, it cannot end the script element it stands in.
     content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
@@ -240,6 +255,7 @@ def page_data(
     comparisons: Sequence[Comparison],
     facts: Mapping[str, str],
     corpus_scores: Optional[Mapping[str, Optional[float]]] = None,
+    known: Collection[str] = (),
 ) -> Dict[str, Any]:
     """What the page draws, as plain values. Labels and kinds of spans are indices."""
     labels = _labels(comparisons)
@@ -247,7 +263,7 @@ def page_data(
     corpus = {part: _percent(corpus_scores.get(part)) for part in "prf"} if corpus_scores else None
     return {
         "facts": dict(facts),
-        "remark": page_remark(comparisons),
+        "remark": page_remark(comparisons, known),
         "corpus": corpus,
         "labels": labels,
         "kinds": KINDS,

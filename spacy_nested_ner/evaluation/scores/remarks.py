@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, Iterator, Mapping, Optional
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional
+
+from spacy.language import Language
 
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 
@@ -13,25 +15,35 @@ FEW_ENTITIES, LITTLE = 20, 0.05
 LONGER = "Train it longer: more steps, and a warm-up that ends long before the last one."
 
 
+def known_labels(nlp: Language, spans_key: str) -> List[str]:
+    """Labels of the components that write under a spans key, as far as they tell."""
+    pipes = (pipe for _, pipe in nlp.pipeline if getattr(pipe, "key", None) == spans_key)
+    return [label for pipe in pipes for label in getattr(pipe, "labels", ())]
+
+
 def remark(
-    by_label: Mapping[str, PRF], threshold: Optional[Mapping[str, Any]] = None
+    by_label: Mapping[str, PRF],
+    threshold: Optional[Mapping[str, Any]] = None,
+    known: Collection[str] = (),
 ) -> Optional[str]:
     """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps.
 
     by_label: strict scores. threshold: of the component that predicts, if known, see
-        `threshold_facts`.
+        `threshold_facts`. known: see `known_labels`.
     """
     counts = [(score.right, score.predicted, score.gold) for score in by_label.values()]
     score = PRF(*map(sum, zip(*counts or [(0, 0, 0)])))
-    if not score.predicted:
-        return _nothing_predicted(score.gold, threshold)
     labels = {label for label, each in by_label.items() if each.gold}
     predicted = {label for label, each in by_label.items() if each.predicted}
-    if labels and not labels & predicted:
+    own = predicted or set(known)
+    if labels and own and not labels & own:
+        whose = "predicted label" if predicted else "label of the pipeline"
         return (
-            f"No predicted label ({_some(predicted)}) is one of the gold data ({_some(labels)}), "
+            f"No {whose} ({_some(own)}) is one of the gold data ({_some(labels)}), "
             "so that nothing can be right. Use a pipeline trained on data with the same labels."
         )
+    if not score.predicted:
+        return _nothing_predicted(score.gold, threshold)
     if not score.right or (score.gold >= FEW_ENTITIES and (score.f or 0.0) < LITTLE):
         return (
             f"Next to nothing is right: {score.right} of {score.predicted} predictions, with "
@@ -66,14 +78,14 @@ def _some(labels: Collection[str], most: int = 5) -> str:
     return ", ".join(sorted(labels)[:most]) + more
 
 
-def remarks(found: Dict[str, Any], spans_key: str) -> Iterator[str]:
-    """On the numbers of `Evaluation.to_dict`."""
+def remarks(found: Dict[str, Any], spans_key: str, known: Collection[str] = ()) -> Iterator[str]:
+    """On the numbers of `Evaluation.to_dict`. known: see `known_labels`."""
     own = next((each for each in found["thresholds"] if each["spans_key"] == spans_key), None)
     counts = {
         label: PRF(each["right"], each["predicted"], each["gold"])
         for label, each in found["strict"]["by_label"].items()
     }
-    little = remark(counts, own)
+    little = remark(counts, own, known)
     if little is not None:
         yield little
     if found["raw_text"] is None:

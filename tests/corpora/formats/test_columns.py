@@ -148,6 +148,37 @@ def test_the_scheme_of_germeval_is_found(samples):
     assert [record.doc_id for record in found] == [row["doc_id"] for row in rows]
 
 
+CONLLU = """# newdoc id = news 1
+# sent_id = news-1-1
+# text = Bonn it is
+Bonn\tB-LOC
+it\tO
+
+#sent_id = news-1-2
+Rome\tB-LOC
+
+# newdoc
+# sent_id = other
+Paris\tB-LOC
+
+#\thttp://source\t[2010-07-04]
+Kiel\tB-LOC"""
+
+
+def test_comments_of_conllu(tmp_path):
+    path = write(tmp_path, CONLLU)
+    found = read("columns", path, settings={"comment": "#"})
+    assert [record.words for record in found] == [["Bonn", "it"], ["Rome"], ["Paris"], ["Kiel"]]
+    names = ["news 1", "news 1", f"{path.name}#2", "http://source"]
+    assert [record.doc_id for record in found] == names
+
+
+def test_comments_that_begin_no_document(tmp_path):
+    path = write(tmp_path, "# sent_id = a-1", "Bonn B-LOC", "", "# sent_id = a-2", "Rome B-LOC")
+    found = read("columns", path, settings={"comment": "#"})
+    assert [record.doc_id for record in found] == [f"{path.name}:2", f"{path.name}:5"]
+
+
 def test_a_file_without_blank_lines_is_no_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("spacy_nested_ner.corpora.formats.columns.MOST_ROWS", 3)
     path = write(tmp_path, "a B-A", "", *["b B-A"] * 4)
