@@ -14,6 +14,12 @@ def is_curated_listener(node: Model[Any, Any]) -> bool:
     return "_TRANSFORMER_LISTENER" in node.attrs
 
 
+def is_curated_transformer(node: Model[Any, Any]) -> bool:
+    """Whether a node is the model of a `curated_transformer`, as in the copy that replaces a
+    listener."""
+    return node.name == "transformer_model"
+
+
 def check_listeners(model: Model[Any, Any]) -> None:
     """Raises ValueError for a listener within the model that gives no vectors of words."""
     if any(node.name == "transformer_layers_listener" for node in model.walk()):

@@ -123,7 +123,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     encoder = shim.module
     if shim.reads_apart:
         return read_apart(model, shim, X, is_train), lambda: []
-    learns = is_train and not model.attrs["frozen"]
+    learns = is_train and shim.frozen_layers(model.attrs) < shim.n_layers
     _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
     sentences = _sentences(shim, X)
@@ -290,11 +290,12 @@ class PairShim(PretrainedShim):
     def frozen_layers(self, attrs: Mapping[str, Any]) -> int:
         """As in the base. ValueError, too, for joint layers among them, unless all are frozen."""
         frozen, n_layers = super().frozen_layers(attrs), self.n_layers
-        if n_layers - (self.joint_layers or 0) < frozen < n_layers:
+        joint = n_layers if self.joint_layers is None else self.joint_layers
+        if n_layers - joint < frozen < n_layers:
             raise ValueError(
                 f"{ARCHITECTURE}: frozen_layers is {frozen}, but of {n_layers} layers the upper "
-                f"{self.joint_layers} read question and sentence together and learn. Set it to no "
-                f"more than {n_layers - (self.joint_layers or 0)}, or frozen to true."
+                f"{joint} read question and sentence together and learn. Set it to no more than "
+                f"{n_layers - joint}, or frozen to true."
             )
         return frozen
 

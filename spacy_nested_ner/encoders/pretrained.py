@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from torch import Tensor, nn
 
+from spacy_nested_ner.encoders.curated import is_curated_transformer
 from spacy_nested_ner.encoders.frozen_states import FrozenStates
 from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
 from spacy_nested_ner.encoders.shim import TorchShim
@@ -38,7 +39,8 @@ HIGHEST_RATE = 3e-4
 def learns_too_fast(encoder: Model[Any, Any], rate: float) -> bool:
     """Whether a pretrained encoder in this model learns at a rate for one from scratch."""
     return rate > HIGHEST_RATE and any(
-        not node.attrs.get("frozen") for node in _pretrained_parts(encoder)
+        not (node.attrs.get("frozen") or node.attrs.get("_frozen"))  # "_": a curated transformer's
+        for node in _pretrained_parts(encoder)
     )
 
 
@@ -48,9 +50,11 @@ def is_pretrained(encoder: Model[Any, Any]) -> bool:
 
 
 def _pretrained_parts(encoder: Model[Any, Any]) -> Iterator[Model[Any, Any]]:
-    """The parts of a model that hold a pretrained encoder, of this package or of
-    spacy-transformers, which need not be installed."""
+    """The parts of a model that hold a pretrained encoder: of this package, of spacy-transformers
+    or of spacy-curated-transformers, which need not be installed."""
     for node in encoder.walk():
+        if is_curated_transformer(node):
+            yield node
         for shim in node.shims:
             names = {kind.__name__ for kind in type(shim).__mro__}
             if isinstance(shim, PretrainedShim) or "HFShim" in names:
@@ -81,7 +85,7 @@ class Weights(Settings):
 
 @dataclass(frozen=True)
 class FineTuning(Weights):
-    """How a pretrained encoder learns. Both can be set in `attrs` of a trained model.
+    """How a pretrained encoder learns. These settings can be set in `attrs` of a trained model.
 
     mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
         (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. null: on where a recent
@@ -129,6 +133,13 @@ class PretrainedShim(TorchShim):
         self.max_pieces = 0
         self._tokenizer: Optional[Tokenizer] = None
         self.frozen_states = FrozenStates()
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        """A copy, also in another process, reads "[SEP]" in a text as text, too: that is lost where
+        a tokenizer is copied or pickled."""
+        vars(self).update(state)
+        if self._tokenizer is not None:
+            self._tokenizer.encode_special_tokens = True
 
     def wrap(self, pretrained: Any) -> nn.Module:
         """What to keep of a Hugging Face encoder: all but the layer over `[CLS]`."""

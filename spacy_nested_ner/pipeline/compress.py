@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Dict, Iterator, List
 
 from spacy.language import Language
@@ -22,12 +23,15 @@ ENCODERS = (
 def compress(nlp: Language) -> List[str]:
     """Round the weights of the pretrained encoders to int8, in place, and say so in the config.
 
+    A component whose encoder cannot be compressed stays as it is, with a warning that says why.
+
     RETURNS: Names of the components whose encoders are int8 now.
 
     Raises ValueError if there is nothing to compress, with the reason for each component.
     """
     found: List[str] = []
     reasons: Dict[str, str] = {}
+    refused: List[str] = []
     for name, pipe in nlp.components:
         model = getattr(pipe, "model", None)
         shims = list(_compressible_shims(model)) if isinstance(model, Model) else []
@@ -35,8 +39,13 @@ def compress(nlp: Language) -> List[str]:
         if not fresh:
             reasons[name] = _reason(model, shims)
             continue
-        for shim in fresh:
-            shim.to_int8()
+        try:
+            for shim in fresh:
+                shim.to_int8()
+        except ValueError as err:
+            reasons[name] = f"cannot be compressed: {str(err).removesuffix('.')}"
+            refused.append(name)
+            continue
         _set_int8(nlp.get_pipe_config(name))
         found.append(name)
     if not found:
@@ -47,6 +56,8 @@ def compress(nlp: Language) -> List[str]:
             + ". What can be compressed is a pretrained transformer in one of the encoders "
             + ", ".join(ENCODERS)
         )
+    for name in refused:
+        warnings.warn(f"Component '{name}' stays as it is: it {reasons[name]}.", stacklevel=2)
     return found
 
 

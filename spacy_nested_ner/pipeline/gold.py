@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -25,7 +25,8 @@ LOST_REMEDY = {
     "empty": "they hold no word; check the annotation",
     "no label": "give each span a label",
     "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
-    "unknown label": "add the labels at initialize or with add_label",
+    "unknown label": "add the labels at initialize or with add_label; a component taken by source "
+    "is not initialized: add_label and save its pipeline before training",
     "across segments": "no sentence or window holds them; check the sentence boundaries or set a "
     "larger window and a smaller stride",
 }
@@ -149,9 +150,26 @@ def aligned_gold(
     if reference.text == predicted.text:
         fitted = [predicted.char_span(s.start_char, s.end_char, label=s.label) for s in gold]
     else:  # other whitespace: spaCy's alignment knows how the tokens belong together
-        fitted = list(example.get_aligned_spans_y2x(gold, allow_overlap=True))
+        alignment = example.alignment.y2x
+        fitted = [_fitted(predicted, s, alignment[s.start : s.end]) for s in gold]
     found = [(span.start, span.end, span.label_) for span in fitted if span is not None]
     return found, len(gold) - len(found)
+
+
+def _fitted(predicted: Doc, span: Span, tokens: np.ndarray) -> Optional[Span]:
+    """A gold span over these tokens of the predicted doc, `(tokens,)` int; None if they hold more.
+
+    As in spaCy's `Example.get_aligned_spans_y2x`, which looks for a line break inside a span, too:
+    here no whitespace counts, as in the scores. A span without any word stays empty.
+    """
+    first, end = (int(tokens[0]), int(tokens[-1]) + 1) if len(tokens) else (0, 0)
+    fitted = Span(predicted, first, end, label=span.label)
+    return fitted if _solid(fitted) == _solid(span) else None
+
+
+def _solid(span: Span) -> str:
+    """The text without whitespace; spaCy's alignment takes capitals for small letters."""
+    return "".join(span.text.lower().split())
 
 
 def drawn(reference: Doc, spans_key: str) -> List[Span]:

@@ -16,6 +16,8 @@ from spacy_nested_ner.pipeline.configured import STATE, ConfiguredPipe
 CHECKSUMS = "checksums.json"
 # What spaCy saves of a pipe, the vocabulary apart.
 PARTS = ("cfg", "model")
+# What there is to load without any of these.
+VOCABULARY_ALONE = ["vocab"]
 
 
 class SavedPipe(ConfiguredPipe):
@@ -47,7 +49,7 @@ class SavedPipe(ConfiguredPipe):
         exclude = list(exclude)
         parts = {name: saved[name] for name in PARTS if name in saved and name not in exclude}
         self._compare(parts, saved.get(CHECKSUMS), "'{}' in the bytes".format)
-        names = list(parts)
+        names = list(parts) or VOCABULARY_ALONE
         del saved, parts  # weights can be large
         with self._put_back(names):
             for name in names:
@@ -74,6 +76,7 @@ class SavedPipe(ConfiguredPipe):
                 saved = srsly.json_loads(self._read(folder / CHECKSUMS))
         self._compare(parts, saved, lambda name: str(folder / name))
         del parts  # weights can be large
+        names = names or VOCABULARY_ALONE
         with self._put_back(names):
             for name in names:
                 with self._loading(str(folder / name)):
@@ -89,6 +92,18 @@ class SavedPipe(ConfiguredPipe):
             if isinstance(value, np.generic):
                 self.cfg[name] = value.item()
         self._check_state()
+        self._check_labels("the weights", "Put those back; further ones come by add_label")
+
+    def _check_labels(self, weights: str, remedy: str) -> None:
+        """Raises ValueError if the weights, as they are called here, belong to other labels."""
+        trained = self.model.attrs["labels"]
+        if head_shim(self.model).is_built and trained != list(self.cfg["labels"]):
+            raise ValueError(
+                self._says(
+                    f"{weights} were trained for the labels {trained}, but the component has "
+                    f"{list(self.cfg['labels'])}. {remedy}"
+                )
+            )
 
     def _read(self, file: Path) -> bytes:
         if not file.is_file():
@@ -148,15 +163,8 @@ class SavedPipe(ConfiguredPipe):
 
     def _after_loading(self, source: str) -> None:
         set_tok2vec(self.model)  # what was saved may point elsewhere
-        trained = self.model.attrs["labels"]
-        if head_shim(self.model).is_built and trained != list(self.cfg["labels"]):
-            raise ValueError(
-                self._says(
-                    f"the weights in {source} were trained for the labels {trained}, but the "
-                    f"component has {list(self.cfg['labels'])}. Load cfg and model of one and the "
-                    "same training"
-                )
-            )
+        remedy = "Load cfg and model of one and the same training"
+        self._check_labels(f"the weights in {source}", remedy)
         for label in self.cfg["labels"]:
             self.vocab.strings.add(label)
 

@@ -51,9 +51,22 @@ def until_time_is_up(batcher: Callable, minutes: float, cpu_clock: bool = False)
 
     batcher: what makes the batches of one pass. minutes: from the first batch on, scores on dev
     included. cpu_clock: count CPU time of each thread, for a machine that is shared.
+
+    Raises ValueError for a time that is not above 0, and for a second epoch, which would start the
+    clock anew: a training would never end. Another training takes another one of these.
     """
+    if not minutes > 0:
+        raise ValueError(f"{UNTIL_TIME_IS_UP}: minutes must be more than 0, got {minutes}.")
+    begun = False
 
     def batches(examples: Any) -> Iterator[List[Any]]:
+        nonlocal begun
+        if begun:
+            raise ValueError(
+                f"{UNTIL_TIME_IS_UP}: the time is up, but the training begins another epoch and "
+                "would never end. Set max_epochs = 1 and max_steps = 0 in [training]."
+            )
+        begun = True
         examples = list(examples)
         CLOCK.start(minutes, cpu_clock)
         while True:
@@ -79,13 +92,19 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
 
     warmup: share of the time in which the rate rises, 0 to 1 exclusive.
 
-    Raises ValueError for another share.
+    Raises ValueError for another share, and for a second rate before the time has begun.
     """
     if not 0 <= warmup < 1:
         raise ValueError(f"{LINEAR_OVER_TIME}: warmup is a share of the time, got {warmup}.")
     while True:
         share = CLOCK.share()
         yield initial_rate * min(share / warmup if warmup else 1.0, (1 - share) / (1 - warmup))
+        # An optimizer takes the first one when it is made; the next comes after the first batch.
+        if CLOCK.begin is None:
+            raise ValueError(
+                f"{LINEAR_OVER_TIME}: no time is counted, so the rate would never change. Set the "
+                f"batcher of [training] to {UNTIL_TIME_IS_UP}, or take {WARMUP_LINEAR}."
+            )
 
 
 def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False) -> None:

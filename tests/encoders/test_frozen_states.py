@@ -203,3 +203,26 @@ def test_how_many_layers_of_pairs_rest(directory) -> None:
     model.attrs["frozen_layers"] = 3
     with pytest.raises(ValueError, match="has 2 layers"):
         pair_shim(model).frozen_layers(model.attrs)
+
+
+def read_in_training(model: Any) -> Tensor:
+    docs = [doc for doc in make_docs() if len(doc)]
+    segments = np.array([(i, 0, len(doc)) for i, doc in enumerate(docs)])
+    pairs = np.array([(i, 0) for i in range(len(docs))])
+    reading, _ = model(PairInput(docs, segments, ["Which genes?"], pairs), is_train=True)
+    return reading.read(np.arange(len(docs)))[0]
+
+
+@pytest.mark.parametrize("joint_layers", [2, None])
+def test_layers_that_all_read_both_rest_together(directory, joint_layers) -> None:
+    """One of them alone cannot: it is said, and not left out in silence."""
+    model = build_pair_encoder(directory, joint_layers=joint_layers)
+    model.initialize()
+    for wanted, problem in ((1, r"of 2 layers the upper 2 read .* more than 0"), (99, "2 layers")):
+        model.attrs["frozen_layers"] = wanted
+        with pytest.raises(ValueError, match=rf"frozen_layers is {wanted}, but .*{problem}"):
+            read_in_training(model)
+    model.attrs["frozen_layers"] = 2
+    assert not read_in_training(model).requires_grad
+    model.attrs["frozen_layers"] = 0
+    assert read_in_training(model).requires_grad

@@ -1,5 +1,7 @@
 """A pretrained encoder as a plain tok2vec: Hugging Face's own vectors, whatever the batches."""
 
+import copy
+import pickle
 import re
 import shutil
 import subprocess
@@ -267,3 +269,20 @@ def test_an_encoder_that_lacks_weights_is_refused(tmp_path):
         build_sorted_transformer(name).initialize()
     with pytest.raises(ValueError, match=rf"lacks weights: bert.{re.escape(lost)}\. "):
         PretrainedShim("x", name, None).load_masked()
+
+
+COPIES = {
+    "pickled": lambda held: pickle.loads(pickle.dumps(held)),
+    "deep": copy.deepcopy,
+    "its own": lambda held: held.copy(),
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES.keys())
+def test_a_copy_reads_a_special_piece_as_text_too(directory, copied) -> None:
+    held = encoder_shim(make_model(directory))
+    special = held._tokenizer.id_to_token(held.special["sep"])
+    doc = Doc(spacy.blank("en").vocab, words=["The", special, "cells"])
+    expected = held.tokenise([doc])[0][0].tolist()
+    assert held.special["sep"] not in expected
+    assert copied(held).tokenise([doc])[0][0].tolist() == expected

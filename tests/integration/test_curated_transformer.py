@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import filter_spans, fix_random_seed, load_config
 
+from spacy_nested_ner.encoders.pretrained import is_pretrained, learns_too_fast
 from tests.conftest import (
     SENTENCES,
     SMALL_CNN,
@@ -256,6 +257,19 @@ def test_adversarial_training_is_refused(characters) -> None:
     nlp.remove_pipe("transformer")
     with pytest.raises(ValueError, match=r"'piqn_ner': .*no embeddings that learn"):
         nlp.update(make_examples(nlp))
+
+
+def test_a_copy_of_the_transformer_counts_as_pretrained(characters) -> None:
+    """It is warned of at a high rate, unless it is frozen."""
+    nlp = make_nlp(characters, "piqn_ner")
+    pipe: Any = nlp.get_pipe("piqn_ner")
+    assert not is_pretrained(pipe.model.layers[0])
+    nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec"])
+    encoder = pipe.model.layers[0]
+    assert is_pretrained(encoder)
+    assert learns_too_fast(encoder, 0.01) and not learns_too_fast(encoder, 1e-5)
+    encoder.frozen_transformer = True
+    assert not learns_too_fast(encoder, 0.01)
 
 
 def test_mrc_needs_something_else_to_read_the_questions(characters) -> None:

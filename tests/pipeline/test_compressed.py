@@ -12,7 +12,15 @@ from thinc.util import to_numpy
 
 from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.pipeline.compress import compress
-from tests.conftest import SENTENCES, found_in, make_examples, make_pipeline, spans_of, train
+from tests.conftest import (
+    SENTENCES,
+    SMALL_MODELS,
+    found_in,
+    make_examples,
+    make_pipeline,
+    spans_of,
+    train,
+)
 
 pytest.importorskip("transformers")
 
@@ -134,6 +142,27 @@ def test_an_encoder_that_reads_questions_apart(tiny_bert):
     tok2vec = {**encoder_config("PairEncoder", tiny_bert), "joint_layers": 1}
     nlp = make_pipeline("mrc_ner", {"tok2vec": tok2vec})
     with pytest.raises(ValueError, match="int8 needs joint_layers = null"):
+        compress(nlp)
+
+
+def test_what_cannot_be_compressed_stays_beside_what_can(tiny_bert, tmp_path):
+    nlp = spacy.blank("en")
+    for factory, encoder, own in (
+        ("mrc_ner", "PairEncoder", {"joint_layers": 1}),
+        ("piqn_ner", "SortedTransformer", {}),
+    ):
+        tok2vec = {**encoder_config(encoder, tiny_bert), **own}
+        model = {**SMALL_MODELS[factory], "tok2vec": tok2vec}
+        nlp.add_pipe(factory, config={"model": model})
+    nlp.initialize(lambda: make_examples(nlp))
+    before = nlp.get_pipe("mrc_ner").to_bytes()
+    with pytest.warns(UserWarning, match="'mrc_ner' stays as it is: it cannot .* joint_layers"):
+        assert compress(nlp) == ["piqn_ner"]
+    assert nlp.get_pipe("mrc_ner").to_bytes() == before
+    nlp.to_disk(tmp_path)
+    assert spacy.load(tmp_path).get_pipe("mrc_ner").to_bytes() == before
+    problem = "'mrc_ner' cannot be compressed: .*; 'piqn_ner' is compressed already"
+    with pytest.raises(ValueError, match=problem):
         compress(nlp)
 
 

@@ -55,6 +55,19 @@ def test_other_whitespace_is_aligned_by_words() -> None:
     assert aligned_gold(example, "sc") == ([(1, 3, "X")], 0)
 
 
+def test_a_line_break_within_gold_does_not_count() -> None:
+    """spaCy's alignment of spans looks for it in the predicted doc; the scores do not."""
+    entities = [(0, 5, "X"), (1, 4, "Y"), (2, 3, "X")]
+    words = ["the", "US", "\n", "Supreme", "Court"]
+    example = make_example(["The", "US", "Supreme", "Court"], words, entities)
+    assert aligned_gold(example, "sc")[0][:2] == [(0, 4, "X"), (1, 3, "Y")]
+    gold = gold_segments([example], np.array([[0, 0, 4]]), "sc", LABELS)
+    assert gold.entities == [[(0, 3, 0), (1, 2, 1)]]
+    assert {reason for reason, count in gold.lost.items() if count} == {"empty"}
+    inside = make_example(["the", "US", "SupremeCourt"], words, entities[:2])
+    assert aligned_gold(inside, "sc") == ([(0, 3, "X")], 1)
+
+
 def test_doc_without_the_key_has_no_gold() -> None:
     example = make_example(["a"], ["a"], [])
     assert aligned_gold(example, "other") == ([], 0)

@@ -2,7 +2,7 @@
 
 import pickle
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
@@ -197,12 +197,31 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
         nlp.to_disk(tmp_path / "saved")
 
 
-def test_the_vocabulary_comes_without_the_settings() -> None:
+def test_a_renamed_label_is_not_saved(nlp: Language, tmp_path: Path) -> None:
+    renamed = loaded_from(nlp.to_bytes(), nlp)
+    renamed.get_pipe("ner").cfg["labels"][0] = "NEW"
+    for save in (renamed.to_bytes, lambda: renamed.to_disk(tmp_path)):
+        with pytest.raises(ValueError, match=r"'ner': the weights were trained for the labels"):
+            save()
+
+
+@pytest.mark.parametrize("exclude", [["cfg"], ["cfg", "model"]])
+def test_the_vocabulary_comes_without_the_settings(exclude: List[str], tmp_path: Path) -> None:
     pipe = make_pipeline("piqn_ner").get_pipe("ner")
     pipe.vocab.strings.add("a word of its own")
+    pipe.to_disk(tmp_path, exclude=exclude)
+    loads: List[Callable[[Any], Any]] = [
+        lambda other: other.from_bytes(pipe.to_bytes(), exclude=exclude),
+        lambda other: other.from_bytes(pipe.to_bytes(exclude=exclude)),
+        lambda other: other.from_disk(tmp_path, exclude=exclude),
+    ]
+    for load in loads:
+        other = make_pipeline("piqn_ner").get_pipe("ner")
+        load(other)
+        assert "a word of its own" in other.vocab.strings
     other = make_pipeline("piqn_ner").get_pipe("ner")
-    other.from_bytes(pipe.to_bytes(), exclude=["cfg"])
-    assert "a word of its own" in other.vocab.strings
+    other.from_disk(tmp_path, exclude=["cfg", "model", "vocab"])
+    assert "a word of its own" not in other.vocab.strings
 
 
 @pytest.mark.parametrize("system", SMALL_MODELS)

@@ -6,8 +6,11 @@ from itertools import islice
 from typing import Any, Dict, Iterator, List
 
 import pytest
+import spacy
+from spacy.training.loop import create_train_batches
 
 from spacy_nested_ner.training import budget
+from spacy_nested_ner.training.optimizer import AdamW
 
 
 @pytest.fixture
@@ -37,12 +40,29 @@ def test_batches_until_the_time_is_up(seconds) -> None:
 
 
 def test_a_second_training_has_a_time_of_its_own(seconds) -> None:
-    batches = budget.until_time_is_up(pairs, minutes=0.1)
-    first = batches(range(2))
+    first = budget.until_time_is_up(pairs, minutes=0.1)(range(2))
     next(first)
     seconds[0] += 60
     assert list(first) == []
-    assert len(list(islice(batches(range(2)), 3))) == budget.CLOCK.steps == 3
+    second = budget.until_time_is_up(pairs, minutes=0.1)(range(2))
+    assert len(list(islice(second, 3))) == budget.CLOCK.steps == 3
+
+
+def test_a_second_epoch_is_refused(seconds) -> None:
+    """With spaCy's own max_epochs = 0 the training would never end."""
+    batches = budget.until_time_is_up(pairs, minutes=0.1)
+    nlp, trained = spacy.blank("en"), 0
+    with pytest.raises(ValueError, match=r"Set max_epochs = 1 and max_steps = 0"):
+        for _ in create_train_batches(nlp, lambda nlp: range(6), batches, 0):  # type: ignore
+            trained += 1
+            seconds[0] += 1
+    assert trained == 6
+
+
+@pytest.mark.parametrize("minutes", [0, -1, float("nan")])
+def test_a_time_must_be_more_than_nothing(minutes: float) -> None:
+    with pytest.raises(ValueError, match=f"minutes must be more than 0, got {minutes}"):
+        budget.until_time_is_up(pairs, minutes=minutes)
 
 
 def test_rates_follow_the_time(seconds) -> None:
@@ -54,6 +74,13 @@ def test_rates_follow_the_time(seconds) -> None:
         seconds[0] = 100.0 + second
         found.append(next(rates))
     assert found == pytest.approx([0, 0.01, 0.01 * 2 / 3, 0, 0])
+
+
+def test_rates_without_a_time_are_an_error(seconds) -> None:
+    """An optimizer takes the first when it is made, and the next after a step."""
+    optimizer = AdamW(budget.linear_over_time(0.01, warmup=0.25))
+    with pytest.raises(ValueError, match=r"batcher .* to spacy_nested_ner.until_time_is_up.v1"):
+        optimizer.step_schedules()
 
 
 def test_cpu_time_is_counted_for_each_thread(seconds, monkeypatch) -> None:
