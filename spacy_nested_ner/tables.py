@@ -76,11 +76,17 @@ def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataF
 
 def rows(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> Iterator[Dict[str, Any]]:
     """The rows of `to_frame`, one by one, as they are found."""
+    return rows_of(dicts(docs, spans_key))
+
+
+def rows_of(found: Iterable[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
+    """The rows of what `dicts` gives; with the "id" of a text, where it has one."""
     first = 0
-    for number, doc in enumerate(dicts(docs, spans_key)):
+    for number, doc in enumerate(found):
+        name = {"id": doc["id"]} if "id" in doc else {}
         for span in doc["spans"]:
-            parent = span["parent"]
-            yield {"doc": number, **span, "parent": None if parent is None else first + parent}
+            parent = None if span["parent"] is None else first + span["parent"]
+            yield {"doc": number, **span, "parent": parent, **name}
         first += len(doc["spans"])
 
 

@@ -13,7 +13,7 @@ import spacy
 from spacy.tokens import Doc, Span
 
 from spacy_nested_ner import to_dicts, to_frame
-from spacy_nested_ner.tables import COLUMNS, rows
+from spacy_nested_ner.tables import COLUMNS, dicts, rows, rows_of
 
 NA = None
 
@@ -73,6 +73,12 @@ def test_rows_of_several_docs():
     for row in frame.itertuples():  # code points: the emoji counts once
         assert docs[row.doc].text[row.start : row.end] == row.text
         assert docs[row.doc][row.start_token : row.end_token].text == row.text
+
+
+def test_rows_have_the_id_of_their_text():
+    found = [{"id": each["text"], **each} for each in dicts(doc_of("a b", [(0, 1, "A")]))]
+    assert [row["id"] for row in rows_of(found)] == ["a b"]
+    assert all("id" not in row for row in rows(doc_of("a b", [(0, 1, "A")])))
 
 
 def test_labels_on_one_span_do_not_lie_in_one_another():

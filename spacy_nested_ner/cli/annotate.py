@@ -9,9 +9,10 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.texts import SHOWN, counted, files_to_read, some
 
 if TYPE_CHECKING:
-    from spacy_nested_ner.scale.inputs import Fragment
+    from spacy_nested_ner.scale.inputs import Columns, Fragment
     from spacy_nested_ner.scale.workers import Job
 
 InputArg = Annotated[
@@ -40,7 +41,6 @@ DetailsOpt = Annotated[
 ]
 BatchOpt = Annotated[int, typer.Option(min=1, help="Texts that the pipeline is given at once")]
 INTERRUPTED = 130
-SHOWN = 10
 
 
 def annotate_cli(
@@ -63,7 +63,7 @@ def annotate_cli(
     are missing; with 130 after Ctrl-C. --resume goes on after both.
     """
     from spacy_nested_ner.scale.annotator import Annotator
-    from spacy_nested_ner.scale.inputs import Columns, cut, input_files
+    from spacy_nested_ner.scale.inputs import Columns, cut
     from spacy_nested_ner.scale.outputs import begin, manifest_of
     from spacy_nested_ner.scale.rows import import_arrow
     from spacy_nested_ner.scale.workers import Job
@@ -74,27 +74,47 @@ def annotate_cli(
         annotator = Annotator(
             model, spans_key=spans_key, batch_size=batch_size, details=details, gpu_id=gpu_id
         )
-        files, others = input_files(input_path, output_path)
-        if others:
-            msg.warn(f"Left out, for they are of no known kind: {_some(others)}")
-        fragments = list(cut(files, columns, limit))
+        fragments = list(cut(files_to_read(input_path, output_path), columns, limit))
         if not fragments:
             raise ValueError(f"{input_path} holds no texts.")
+        _check_ids(fragments, columns)
         begin(output_path, manifest_of(annotator, columns, limit, fragments), resume)
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot annotate the texts. Nothing was written.", str(err), exits=1)
     _run(Job(annotator, columns, output_path), fragments, workers)
 
 
+def _check_ids(fragments: "List[Fragment]", columns: "Columns") -> None:
+    """Warn where files count their texts anew: their first ids are the same. To compare all ids
+    would be a sort of the whole input."""
+    from spacy_nested_ner.scale.inputs import read
+
+    known = set()
+    for fragment in [each for each in fragments if not each.first][:SHOWN]:
+        try:
+            (name, *_), _ = next(read(fragment, columns, size=1))
+        except (ValueError, OSError):  # a worker that reads it will say so
+            continue
+        if name in known:
+            msg.warn(
+                f"Several files have a text with the id {name!r}. Rows that are joined by their id "
+                "mix the entities of different texts."
+            )
+            return
+        known.add(name)
+
+
 def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
     """Do what is not there yet, and say what became of it."""
-    from spacy_nested_ner.scale.outputs import is_whole
+    from spacy_nested_ner.scale.outputs import failed_in, is_whole
     from spacy_nested_ner.scale.workers import WorkersFail, run
 
-    todo = [each for each in fragments if not is_whole(job.folder, each)]
-    rows, left = (sum(each.rows for each in some) for some in (fragments, todo))
+    whole = {each for each in fragments if is_whole(job.folder, each)}
+    todo = [each for each in fragments if each not in whole]
+    rows, left = (sum(each.rows for each in part) for part in (fragments, todo))
     lost: Dict[str, str] = {}
     with _Progress(rows, rows - left) as progress:
+        progress.failed = sum(failed_in(job.folder, each) for each in whole)
         try:
             lost = run(job, todo, workers, progress.add)
         except KeyboardInterrupt:
@@ -106,12 +126,14 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
             msg.fail("Cannot annotate the texts. Mend it and go on with --resume.", str(err))
             raise typer.Exit(1) from None
     if progress.failed:
-        msg.warn(f"{progress.failed} texts have an error in their rows instead of entities.")
+        have = "has an error in its row" if progress.failed == 1 else "have an error in their rows"
+        msg.warn(f"{counted(progress.failed)} {have} instead of entities.")
     if lost:
-        msg.fail(f"{len(lost)} fragments are missing. Go on with --resume.")
-        msg.text(_some([f"{name}: {reason}" for name, reason in lost.items()], "\n"))
+        missing = "1 fragment is" if len(lost) == 1 else f"{len(lost)} fragments are"
+        msg.fail(f"{missing} missing. Go on with --resume.")
+        msg.text(some([f"{name}: {reason}" for name, reason in lost.items()], "\n"))
         raise typer.Exit(1)
-    msg.good(f"Wrote the entities of {rows} texts to {job.folder}")
+    msg.good(f"Wrote the entities of {counted(rows)} to {job.folder}")
 
 
 class _Progress:
@@ -138,8 +160,3 @@ class _Progress:
 
     def close(self) -> None:
         self.bar.close()
-
-
-def _some(lines: List[str], separator: str = ", ") -> str:
-    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    return separator.join([*lines[:SHOWN], *more])

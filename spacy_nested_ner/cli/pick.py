@@ -12,7 +12,7 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
-from spacy_nested_ner.cli.texts import TextReading, file_texts, spans_with_scores
+from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -82,7 +82,7 @@ def pick_cli(
     _report(picked, n)
     msg.info(f"Labels: {','.join(sorted(reading.own.pipe.labels))}")
     entities = sum(len(each.item.spans) for each in picked)
-    msg.good(f"{len(picked)} of {reading.texts} texts, with {entities} entities to look at:")
+    msg.good(f"{len(picked)} of {counted(reading.texts)}, with {entities} entities to look at:")
     typer.echo(str(output_path.resolve()))
 
 

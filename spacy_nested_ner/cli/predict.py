@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager, redirect_stdout
 from enum import Enum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Iterator, Optional, Tuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, Dict, Iterator, Optional, Tuple
 
 import typer
 from wasabi import msg
@@ -18,11 +18,10 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
-from spacy_nested_ner.cli.texts import file_texts
+from spacy_nested_ner.cli.texts import counted, file_texts
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc
 
     from spacy_nested_ner.scale.inputs import Text
 
@@ -72,27 +71,28 @@ def predict_cli(
 ) -> None:
     """Find the entities of a text, or of each text of a file: offsets, label, score, nesting.
 
-    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame`. A text
-    that cannot be read ends the command. For very many texts there is `annotate`.
+    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame`; with the
+    id of each text of a file. A text that cannot be read ends the command. For very many texts
+    there is `annotate`.
     """
     from spacy.cli._util import setup_gpu
 
     standard = typer.get_binary_stream("stdout")
     with _aside(output_path is None), failing("Cannot predict."):
         kind = _format(format, output_path)
-        texts = _texts(source, text, output_path)
+        texts, with_ids = _texts(source, text, output_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
         if threshold is not None:
             _set_threshold(nlp, spans_key, threshold)
         found = _Found(nlp, model, spans_key)
         with _opened(output_path, standard) as file:
-            _write(found.docs(texts), spans_key, kind, file)
+            _write(found.dicts(texts, with_ids), with_ids, kind, file)
         if not found.entities:
             remedy = "A lower --threshold may find some; if not, train the pipeline longer."
             msg.warn(f"The pipeline finds no entity. {remedy}")
         if output_path is not None:
-            msg.good(f"{found.entities} entities in {found.texts} texts:")
+            msg.good(f"{found.entities} entities in {counted(found.texts)}:")
             typer.echo(str(output_path.resolve()))
 
 
@@ -116,19 +116,20 @@ def _format(format: Optional[Format], path: Optional[Path]) -> Format:
 
 def _texts(
     source: Optional[str], column: str, output: Optional[Path]
-) -> "Iterator[Tuple[str, Text]]":
-    """Each text with its id. What is called like a file has to be one. output: see `file_texts`.
+) -> "Tuple[Iterator[Tuple[str, Text]], bool]":
+    """Each text with its id, and whether ids are of the texts, or only for errors. What is called
+    like a file has to be one. output: see `file_texts`.
 
     Raises ValueError if there are none, or if they cannot be read.
     """
-    from spacy_nested_ner.scale.inputs import KINDS, checked
+    from spacy_nested_ner.scale.inputs import KINDS, checked, kind_of
 
     if source is None or source == "-":
-        return _lines_of_input()
+        return _lines_of_input(), False
     path = Path(source)
-    if not source or not (os.path.exists(source) or path.suffix in KINDS):
-        return iter([("1", checked(source))])
-    return file_texts(path, column, output)
+    if not source or not (os.path.exists(source) or kind_of(path) in KINDS):
+        return iter([("1", checked(source))]), False
+    return file_texts(path, column, output), True
 
 
 def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
@@ -166,9 +167,17 @@ class _Found:
         self.spans_key = spans_key
         self.texts = self.entities = 0
 
-    def docs(self, texts: "Iterator[Tuple[str, Text]]") -> "Iterator[Doc]":
-        """Raises ValueError for what is no text and for docs without spans of the key."""
-        for doc in self.nlp.pipe(self._usable(name, text) for name, text in texts):
+    def dicts(
+        self, texts: "Iterator[Tuple[str, Text]]", with_ids: bool
+    ) -> Iterator[Dict[str, Any]]:
+        """What `to_dicts` gives, doc by doc, with the ids of the texts if wanted.
+
+        Raises ValueError for what is no text and for docs without spans of the key.
+        """
+        from spacy_nested_ner.tables import dicts
+
+        usable = ((self._usable(name, text), name) for name, text in texts)
+        for doc, name in self.nlp.pipe(usable, as_tuples=True):
             if self.spans_key not in doc.spans:
                 used = ", ".join(map(repr, doc.spans)) or "none"
                 raise ValueError(
@@ -178,7 +187,8 @@ class _Found:
                 )
             self.texts += 1
             self.entities += len(doc.spans[self.spans_key])
-            yield doc
+            for found in dicts(doc, self.spans_key):
+                yield {"id": name, **found} if with_ids else found
 
     def _usable(self, name: str, text: "Text") -> str:
         if not isinstance(text, str):
@@ -204,14 +214,14 @@ def _opened(path: Optional[Path], standard: IO[bytes]) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _write(docs: "Iterator[Doc]", spans_key: str, kind: Format, file: IO[bytes]) -> None:
-    from spacy_nested_ner.tables import COLUMNS, dicts, rows
+def _write(found: Iterator[Dict[str, Any]], with_ids: bool, kind: Format, file: IO[bytes]) -> None:
+    from spacy_nested_ner.tables import COLUMNS, rows_of
 
     text = codecs.getwriter("utf8")(file)  # changes no end of line, whatever the system
     if kind == Format.jsonl:
-        for found in dicts(docs, spans_key):
-            text.write(json.dumps(found, ensure_ascii=False) + "\n")
+        for each in found:
+            text.write(json.dumps(each, ensure_ascii=False) + "\n")
     else:
-        writer = csv.DictWriter(text, [*COLUMNS])
+        writer = csv.DictWriter(text, [*COLUMNS, "id"] if with_ids else [*COLUMNS])
         writer.writeheader()
-        writer.writerows(rows(docs, spans_key))
+        writer.writerows(rows_of(found))

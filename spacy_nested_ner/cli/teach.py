@@ -11,7 +11,7 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
-from spacy_nested_ner.cli.texts import TextReading, file_texts, spans_with_scores
+from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -51,10 +51,13 @@ def teach_cli(
         setup_gpu(gpu_id, silent=gpu_id < 0)
         keep_few_shapes()
         reading = TextReading(load_pipeline(teacher), spans_key)
+        written = 0
         with DocBinWriter() as writer:
 
             def add(doc: "Doc", _: str, own: "Threshold") -> int:
+                nonlocal written
                 writer.add(taught(doc, own))
+                written += 1
                 return len(doc.spans[own.spans_key])
 
             entities = sum(reading.map(texts, add))
@@ -64,7 +67,7 @@ def teach_cli(
                 writer.write(drafts[output_path])
     if reading.unusable:
         msg.warn(reading.left_out())
-    msg.good(f"{reading.texts - reading.unusable} texts, with {entities} entities and weights:")
+    msg.good(f"{counted(written)}, with {entities} entities and weights:")
     typer.echo(str(output_path.resolve()))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 BATCH = 250
+SHOWN = 10
 
 
 def file_texts(
@@ -27,17 +28,38 @@ def file_texts(
 
     Raises ValueError if there are none, or if they cannot be read.
     """
-    from spacy_nested_ner.scale.inputs import Columns, cut, input_files, read
+    from spacy_nested_ner.scale.inputs import Columns, cut, read
 
     columns = Columns(column)
-    files, others = input_files(path, output)
-    if others:
-        msg.warn(f"Left out, for they are of no known kind: {', '.join(others)}")
-    fragments = list(cut(files, columns))
+    fragments = list(cut(files_to_read(path, output), columns))
     if not fragments:
         raise ValueError(f"{path} holds no texts.")
     batches = (batch for each in fragments for batch in read(each, columns, size=1000))
     return (pair for ids, texts in batches for pair in zip(ids, texts))
+
+
+def files_to_read(path: Path, output: Optional[Path] = None) -> List[Tuple[str, Path]]:
+    """The files of `input_files`. Says what it leaves out."""
+    from spacy_nested_ner.scale.inputs import input_files
+
+    files, others = input_files(path, output)
+    if others:
+        why = (
+            "of no known kind, named with _ in front, unreadable, or a link to what is read anyway"
+        )
+        msg.warn(f"Left out ({why}): {some(others)}")
+    return files
+
+
+def some(lines: List[str], separator: str = ", ") -> str:
+    """The first ones, and how many there are beside them."""
+    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return separator.join([*lines[:SHOWN], *more])
+
+
+def counted(texts: int) -> str:
+    """So many texts, in words."""
+    return "1 text" if texts == 1 else f"{texts} texts"
 
 
 class UsableTexts:
@@ -73,7 +95,7 @@ class UsableTexts:
         """In words; empty if no text is."""
         if not self.unusable:
             return ""
-        return f"Left out: {self.unusable} texts that cannot be used. {self.first}"
+        return f"Left out: {counted(self.unusable)} that cannot be used. {self.first}"
 
 
 class TextReading(UsableTexts):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
+from spacy_nested_ner.corpora.parsing.archives import unpacked
 from spacy_nested_ner.files import as_written
 from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, texts_of
 
@@ -18,6 +21,10 @@ FRAGMENT_ROWS = 5_000
 LONGEST_FIELD = 1 << 27
 """Characters of the longest field of a CSV file."""
 BOM = b"\xef\xbb\xbf"
+PACKED = (".gz", ".bz2", ".xz")
+PACKABLE = (".jsonl", ".csv", ".txt")
+REMEDY = "save the file in UTF-8"
+NUL = Unusable(f"the text holds a NUL character; {REMEDY}")
 
 Pair = Tuple[Optional[str], Text]
 """Id of a row, None if it has none, and its text."""
@@ -66,34 +73,69 @@ def input_files(
 
     output: file or folder that is to be written; in a folder that is read it is no input.
 
-    Files whose names start with "." or "_" are neither, as elsewhere in the world of tables.
+    Files and folders whose names start with "." or "_" are not read, as elsewhere in the world of
+    tables. The latter are among those left out if they look like texts. A folder that a link leads
+    to is read, once.
 
     Raises InputError if there is nothing to read.
     """
-    known = f"Expected {', '.join(KINDS)}, or a folder of them."
+    packed = f"{', '.join(PACKABLE)} also packed ({', '.join(PACKED)})"
+    known = f"Expected {', '.join(KINDS)}, or a folder of them; {packed}."
     if path.is_file():
-        if path.suffix not in KINDS:
+        if kind_of(path) not in KINDS:
             raise InputError(f"{path} is of no known kind. {known}")
         return [(path.name, path)], []
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder. {known}")
     files, others = [], []
-    written: Tuple[str, ...] = ()
-    if output is not None and output.resolve().is_relative_to(path.resolve()):
-        written = output.resolve().relative_to(path.resolve()).parts
-    for each in sorted(path.rglob("*"), key=lambda each: each.relative_to(path).parts):
-        parts = each.relative_to(path).parts
-        if not each.is_file() or any(part.startswith((".", "_")) for part in parts):
-            continue
-        if written and parts[: len(written)] == written:
-            continue
-        if each.suffix in KINDS:
-            files.append(("/".join(parts), each))
+    written = "" if output is None else os.path.realpath(output)
+    root = Path(os.path.realpath(path))
+    # A link to the folder itself or to one around it would have no end.
+    seen = {str(each) for each in (root, *root.parents)}
+    for name, each, is_read in _below(path, "", written, seen):
+        if is_read:
+            files.append((name, each))
         else:
-            others.append("/".join(parts))
+            others.append(as_written(name))
     if not files:
-        raise InputError(f"{path} holds nothing to read. {known}")
+        left_out = f" Left out: {', '.join(others)}." if others else ""
+        raise InputError(f"{path} holds nothing to read.{left_out} {known}")
     return files, others
+
+
+def _below(
+    folder: Path, start: str, written: str, seen: Set[str]
+) -> Iterator[Tuple[str, Path, bool]]:
+    """What lies in a folder at any depth, and whether it is to be read, in the order of the names.
+    start: of the names. written: is passed over. seen: folders that are not read again."""
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError:
+        if not start:
+            raise
+        yield start, folder, False
+        return
+    for each in inside:
+        name, real = f"{start}{each.name}", os.path.realpath(each)
+        if each.name.startswith(".") or real == written:
+            continue
+        if each.name.startswith("_"):
+            if any(kind_of(path) in KINDS for path in (each, *each.rglob("*"))):
+                yield name, each, False
+        elif not each.is_dir():
+            yield name, each, each.is_file() and kind_of(each) in KINDS
+        elif real in seen:
+            yield name, each, False
+        else:
+            seen.add(real)
+            yield from _below(each, f"{name}/", written, seen)
+
+
+def kind_of(path: Path) -> str:
+    """How the name of a file ends, in small letters, without what a packed text has at its end: one
+    of `KINDS` if it can be read."""
+    kind, inner = path.suffix.lower(), Path(path.stem).suffix.lower()
+    return inner if kind in PACKED and inner in PACKABLE else kind
 
 
 def cut(files: Sequence[Tuple[str, Path]], columns: Columns, limit: int = 0) -> Iterator[Fragment]:
@@ -105,7 +147,7 @@ def cut(files: Sequence[Tuple[str, Path]], columns: Columns, limit: int = 0) -> 
     for name, path in files:
         first = 0
         with _reading(name):
-            for place, count in KINDS[path.suffix].cut(path, columns):
+            for place, count in KINDS[kind_of(path)].cut(path, columns):
                 if limit:
                     count = min(count, limit - rows)
                 if count:
@@ -123,7 +165,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
     """
     path, done = Path(fragment.path), 0
     with _reading(fragment.file):
-        pairs = KINDS[path.suffix].read(path, fragment.place, fragment.first, columns)
+        pairs = KINDS[kind_of(path)].read(path, fragment.place, fragment.first, columns)
         pairs = islice(pairs, fragment.rows)
         while batch := list(islice(pairs, size)):
             start = fragment.first + done + 1
@@ -152,19 +194,35 @@ class _reading:
 
 
 def checked(text: Text) -> Text:
-    """Unusable if it holds what is no character (bytes that are not UTF-8, half a pair), else as it
-    is."""
-    if isinstance(text, str) and not text.isascii():
+    """Unusable if it holds what is no character (bytes that are not UTF-8, half a pair) or NUL, as
+    UTF-16 does, else as it is."""
+    if not isinstance(text, str):
+        return text
+    if "\0" in text:
+        return NUL
+    if not text.isascii():
         try:
             text.encode("utf8")
         except UnicodeEncodeError as error:
+            byte = ord(text[error.start]) - 0xDC00  # where `surrogateescape` puts it
+            if 0x80 <= byte <= 0xFF:
+                return _not_utf8(byte)
             return Unusable(f"the text is not UTF-8: {error}")
     return text
 
 
+def _not_utf8(byte: int) -> Unusable:
+    return Unusable(f"the text is not UTF-8: byte 0x{byte:02X}; {REMEDY}")
+
+
 def _missing(file: object, what: str, has: Sequence[str], option: str) -> InputError:
     columns = ", ".join(map(repr, has)) or "none"
-    return InputError(f"{file} has no column {what!r}. Its columns: {columns}. Give --{option}")
+    remedy = f"Give --{option}"
+    if any("\0" in name for name in has):
+        remedy = f"They hold NUL characters; {REMEDY}"
+    elif len(has) == 1 and (sign := next((each for each in ";\t" if each in has[0]), "")):
+        remedy = f"They are separated by {sign!r}, where commas are expected: save it with commas"
+    return InputError(f"{file} has no column {what!r}. Its columns: {columns}. {remedy}")
 
 
 def _id_column(file: object, columns: Columns, has: Sequence[str]) -> Optional[str]:
@@ -207,14 +265,20 @@ def _read_parquet(path: Path, group: int, first: int, columns: Columns) -> Itera
 def _cut_lines(path: Path, is_row: Callable[[bytes], Any]) -> Iterator[Tuple[int, int]]:
     """Places and sizes of the blocks of a file with a row on each line."""
     place = rows = end = 0
-    with path.open("rb") as file:
+    with unpacked(path) as file:
+        most = _most_rows(file)
         for line in file:
             end += len(line)
             rows += bool(is_row(line))
-            if rows == FRAGMENT_ROWS:
+            if rows == most:
                 yield place, rows
                 place, rows = end, 0
     yield place, rows
+
+
+def _most_rows(file: IO[bytes]) -> int:
+    """Of a fragment: what is packed cannot be begun in the middle."""
+    return FRAGMENT_ROWS if file.seekable() else sys.maxsize
 
 
 def text_lines(file: IO[bytes]) -> Iterator[Text]:
@@ -223,8 +287,9 @@ def text_lines(file: IO[bytes]) -> Iterator[Text]:
 
 
 def _lines(path: Path, place: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(place)
+    with unpacked(path) as file:
+        if place:
+            file.seek(place)
         yield from _without_ends(file, is_start=not place)
 
 
@@ -269,8 +334,12 @@ def _read_json(path: Path, place: int, first: int, columns: Columns) -> Iterator
 
 
 def _json_row(line: bytes) -> Union[Dict[str, Any], Unusable]:
+    if b"\0" in line:  # json would guess at UTF-16, line by line
+        return NUL
     try:
         row = json.loads(line)
+    except UnicodeDecodeError as error:
+        return _not_utf8(line[error.start])
     except (ValueError, RecursionError) as error:  # the second for lists deep in one another
         return Unusable(f"the line is no JSON: {error}")
     return row if isinstance(row, dict) else Unusable("the line is JSON, but no object")
@@ -292,7 +361,8 @@ def _json_text(row: Dict[str, Any], name: str) -> Text:
 def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
     """Rows that are not empty. read: its first item counts the bytes of the rows so far.
 
-    Raises csv.Error behind the last row if a quotation mark in it is not closed.
+    Raises csv.Error for text behind a quotation mark that closes a field, and for one that is not
+    closed: rows in between would become one.
     """
 
     def lines() -> Iterator[str]:
@@ -300,38 +370,39 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
             start = len(BOM) if not read[0] and line.startswith(BOM) else 0
             read[0] += len(line)
             yield _decoded(line[start:])
-        yield ""  # a row of its own, unless it lies between quotation marks
 
     csv.field_size_limit(LONGEST_FIELD)
-    row: List[str] = []
-    for row in csv.reader(lines()):
-        if row:
-            yield row
-    if row:
-        problem = "a quotation mark is not closed; it makes one field of the whole rest"
-        raise csv.Error(f"{problem}, in {chr(34) + row[-1][:60]!r}")
+    rows, line = csv.reader(lines(), strict=True), 1
+    try:
+        for row in rows:
+            line = rows.line_num + 1
+            if row:
+                yield row
+    except csv.Error as error:
+        place = f"in the row that begins in line {line}"
+        hint = "Perhaps a quotation mark there is not closed, or not doubled"
+        raise csv.Error(f"{error}, {place}. {hint}") from error
 
 
 def _csv_header(path: Path, columns: Columns) -> Tuple[int, int, Optional[int]]:
     """Bytes of the header, number of the column of texts, and of that of ids if there is one."""
-    with path.open("rb") as file:
+    with unpacked(path) as file:
         read = [0]
-        rows = _csv_reader(file, read)
-        names = next(rows, [])
-        place = read[0]
-        next(rows, None)  # the end, if a quotation mark in the header is not closed
+        names = next(_csv_reader(file, read), [])
     name = _id_column(path, columns, names)
-    return place, names.index(columns.text), None if name is None else names.index(name)
+    return read[0], names.index(columns.text), None if name is None else names.index(name)
 
 
 def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     place, *_ = _csv_header(path, columns)
-    read, rows = [place], 0
-    with path.open("rb") as file:
-        file.seek(place)
-        for _ in _csv_reader(file, read):
+    read, rows = [0], 0
+    with unpacked(path) as file:
+        most = _most_rows(file)
+        found = _csv_reader(file, read)
+        next(found)  # the header, for the sake of the numbers of lines
+        for _ in found:
             rows += 1
-            if rows == FRAGMENT_ROWS:
+            if rows == most:
                 yield place, rows
                 place, rows = read[0], 0
     yield place, rows
@@ -339,8 +410,11 @@ def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
 
 def _read_csv(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
     _, text, name = _csv_header(path, columns)
-    with path.open("rb") as file:
-        file.seek(place)
+    with unpacked(path) as file:
+        if file.seekable():
+            file.seek(place)
+        else:
+            file.read(place)  # the header
         for row in _csv_reader(file, [place]):
             found: Text = Unusable("there is no text: the row is too short")
             if text < len(row):

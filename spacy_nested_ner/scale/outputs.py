@@ -103,6 +103,15 @@ def is_whole(folder: Path, fragment: Fragment) -> bool:
         return False
 
 
+def failed_in(folder: Path, fragment: Fragment) -> int:
+    """How many texts of a fragment that is whole have an error."""
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(folder / fragment.output) as file:
+        errors = file.read(["error"])["error"]
+    return len(errors) - errors.null_count
+
+
 def write(
     annotator: Annotator, columns: Columns, fragment: Fragment, folder: Path
 ) -> Iterator[Tuple[int, int, int]]:

@@ -79,4 +79,4 @@ def test_texts_that_cannot_be_used_are_told_of(tiny_bert, tmp_path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": null}\n{"text": "IL-2 gene promoter in human T cells"}\n')
     printed = run("adapt", tiny_bert, path, tmp_path / "out", "--passes", 5)
-    assert "Left out: 1 texts" in printed and "texts.jsonl:1" in printed
+    assert "Left out: 1 text that" in printed and "texts.jsonl:1" in printed

@@ -227,7 +227,7 @@ def test_a_text_on_which_the_pipeline_fails_is_left_out(tmp_path):
     nlp.to_disk(tmp_path / "model")
     texts = write(tmp_path / "in.jsonl", *NEW)
     said = all_of(pick(tmp_path / "model", texts, tmp_path / "out.json"))
-    assert "1 texts that cannot be used. The text with the id 'in.jsonl:2': 'tests_picky'" in said
+    assert "1 text that cannot be used. The text with the id 'in.jsonl:2': 'tests_picky'" in said
     assert len(json.loads((tmp_path / "out.json").read_text("utf8"))) == 3
 
 
@@ -246,10 +246,14 @@ def test_the_guide(model, tmp_path, monkeypatch):
         if command.startswith("convert"):
             counts = [len(DocBin().from_disk(path)) for path in Path("corpus").glob("*.spacy")]
             assert sum(counts) == len({*TEXTS, *NEW})
-    [code] = re.findall(r"```python\n(.*?)```", text, re.S)
+    code, label_studio = re.findall(r"```python\n(.*?)```", text, re.S)
     exec(code, {})
     left = {each["text"] for each in lines(Path("left.jsonl"))}
     assert left == {*TEXTS, *NEW} - {each["text"] for each in lines(Path("picked.jsonl"))}
+    variables: Dict[str, Any] = {"json": json, "Path": Path}
+    exec(label_studio, variables)
+    tasks = json.loads(Path("picked.json").read_text("utf8"))
+    assert variables["picked"] == {each["data"]["text"] for each in tasks} != set()
 
 
 def accept(tool: str, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -106,11 +107,26 @@ def test_csv_is_the_table(model, tmp_path):
     assert str(output.resolve()) in printed and "entities in 10 texts" in printed
     frame = pd.read_csv(output, dtype=COLUMNS, keep_default_na=False, na_values=MISSING)
     expected = to_frame(spacy.load(model).pipe(TEXTS))
+    ids = frame.pop("id")
+    assert ids.tolist() == [f"in.txt:{i + 1}" for i in frame["doc"]]
     pd.testing.assert_frame_equal(frame, expected, rtol=1e-3)
     assert frame["parent"].notna().any() and len(frame) > 15
     shown = predict(model, tmp_path / "in.txt", "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(shown, newline="")))
     assert [row["text"] for row in rows] == expected["text"].tolist()
+
+
+def test_ids_of_the_texts(model, tmp_path):
+    """As `annotate` gives them; a text that is no file has none."""
+    pd.DataFrame({"id": ["007", ""], "text": ["p53", "IL-2"]}).to_csv(tmp_path / "a.csv")
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"p53\n"))
+    ids = ["007", "a.csv:2", "b.txt.gz:1"]
+    assert [each["id"] for each in lines(predict(model, tmp_path).stdout)] == ids
+    shown = predict(model, tmp_path, "--format", "csv").stdout
+    for row in csv.DictReader(io.StringIO(shown, newline="")):
+        assert row["id"] == ids[int(row["doc"])]
+    for found in (predict(model, "p53"), predict(model, stdin=b"p53\n")):
+        assert set(lines(found.stdout)[0]) == {"text", "spans"}
 
 
 MISSING = {"score": [""], "parent": [""]}

@@ -255,6 +255,27 @@ def test_errors_of_texts_are_counted_and_in_their_rows(model, tmp_path):
     assert rows[0]["spans"][0]["text"] == "p53"
 
 
+def test_errors_of_the_fragments_that_were_there_count_after_resume(model, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "p53"}\n{"text": null}\n')
+    run = (model, tmp_path / "in.jsonl", tmp_path / "out")
+    assert "1 text has an error in its row instead" in annotate(*run)
+    assert "1 text has an error in its row instead" in annotate(*run, "--resume")
+
+
+def test_files_that_count_their_texts_anew_are_told_of(model, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.csv").write_text("id,text\n1,p53\n", "utf8")
+        (folder / f"{name}.txt").write_text("p53\n", "utf8")
+    (folder / "_c.csv").write_text("id,text\n1,p53\n", "utf8")
+    printed = annotate(model, folder, tmp_path / "out")
+    assert "Several files have a text with the id '1'" in printed
+    assert "named with _ in front" in printed and "_c.csv" in printed
+    (folder / "b.csv").write_text("id,text\n2,p53\n", "utf8")
+    assert "Several files" not in annotate(model, folder, tmp_path / "out2")
+
+
 def test_a_worker_that_dies_is_replaced(mortal, tmp_path):
     environment, model, once = mortal
     for i, texts in enumerate([TEXTS, [*TEXTS, "die once"], TEXTS]):

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import tracemalloc
 from pathlib import Path
 
@@ -48,7 +51,28 @@ def test_bytes_that_are_no_text_cost_their_row_alone(tmp_path):
     path.write_bytes(b"one\n\xff\xfe\ntwo\n")
     (_, one), (_, broken), (_, two) = everything(path)[0]
     assert (one, two) == ("one", "two")
-    assert isinstance(broken, Unusable) and "not UTF-8" in broken.problem
+    assert isinstance(broken, Unusable)
+    assert broken.problem == "the text is not UTF-8: byte 0xFF; save the file in UTF-8"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_is_no_text(tmp_path, encoding):
+    (tmp_path / "a.txt").write_bytes("IL-2\np53\n".encode(encoding))
+    (tmp_path / "b.jsonl").write_bytes('{"text": "IL-2"}\n{"text": "p53"}\n'.encode(encoding))
+    problems = [text.problem for _, text in everything(tmp_path)[0]]
+    assert len(problems) >= 4 and set(problems) == {
+        "the text holds a NUL character; save the file in UTF-8"
+    }
+    (tmp_path / "c.csv").write_bytes("id,text\n1,IL-2\n".encode(encoding))
+    with pytest.raises(InputError, match="NUL characters; save the file in UTF-8"):
+        everything(tmp_path / "c.csv")
+
+
+def test_bytes_that_are_no_text_in_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "one"}\n{"text": "\xe9"}\n'.encode("latin1"))
+    (_, one), (_, broken) = everything(path)[0]
+    assert one == "one" and "not UTF-8: byte 0xE9; save" in broken.problem
 
 
 def test_a_deeply_nested_line_costs_its_row_alone(tmp_path):
@@ -144,10 +168,66 @@ def test_a_folder_of_all_kinds(tmp_path):
     for name in ("_SUCCESS", ".hidden.txt", "read.me"):
         (tmp_path / name).write_text("not read")
     (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "_part.csv").write_text("text\nfour\n")
+    for folder in ("_old", "_log"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "_old" / "a.txt").write_text("five\n")
+    (tmp_path / "_log" / "0.json").write_text("{}")
     _, others = input_files(tmp_path)
-    assert others == ["read.me"]
+    assert others == ["_old", "_part.csv", "read.me"]
     rows, _ = everything(tmp_path)
     assert rows == [("a.jsonl:1", "two"), ("b/1.txt:1", "one"), ("c.parquet:1", "three")]
+    for name in ("a.jsonl", "b/1.txt", "c.parquet", "empty.txt"):
+        (tmp_path / name).unlink()
+    with pytest.raises(InputError, match=r"nothing to read\. Left out: _old, _part\.csv, read\.me"):
+        input_files(tmp_path)
+
+
+def test_folders_that_links_lead_to_are_read_once(tmp_path):
+    for folder in ("in/b", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "1.txt").write_text(f"{folder}\n")
+    (tmp_path / "other" / "back").symlink_to(tmp_path / "in")
+    for name, target in {
+        "link": tmp_path / "other",
+        "twice": tmp_path / "other",
+        "b/up": tmp_path / "in",
+        "above": tmp_path,
+        "gone.txt": tmp_path / "none",
+        "loop": tmp_path / "in" / "loop",
+    }.items():
+        (tmp_path / "in" / name).symlink_to(target)
+    files, others = input_files(tmp_path / "in")
+    assert [name for name, _ in files] == ["b/1.txt", "link/1.txt"]
+    assert others == ["above", "b/up", "gone.txt", "link/back", "loop", "twice"]
+    files, others = input_files(tmp_path / "in", tmp_path / "other")
+    assert [name for name, _ in files] == ["b/1.txt"] and "link" not in others
+
+
+def test_endings_in_capitals(tmp_path):
+    (tmp_path / "A.TXT").write_text("one\n")
+    (tmp_path / "B.Csv").write_text("text\ntwo\n")
+    assert everything(tmp_path)[0] == [("A.TXT:1", "one"), ("B.Csv:1", "two")]
+
+
+@pytest.mark.parametrize("package, suffix", [(gzip, "gz"), (bz2, "bz2"), (lzma, "xz")])
+def test_packed_texts_are_one_fragment_each(tmp_path, package, suffix):
+    texts = [f"text {i}" for i in range(7)]
+    for name, lines in {
+        "a.txt": texts,
+        "b.jsonl": [json.dumps({"text": text}) for text in texts],
+        "c.csv": ["text", *texts],
+    }.items():
+        with package.open(tmp_path / f"{name}.{suffix}", "wt") as file:
+            file.write("\n".join(lines))
+    rows, sizes = everything(tmp_path)
+    assert [text for _, text in rows] == texts * 3 and sizes == [7, 7, 7]
+    assert rows[-1][0] == f"c.csv.{suffix}:7"
+    assert everything(tmp_path, limit=9)[1] == [7, 2]
+    whole = (tmp_path / f"a.txt.{suffix}").read_bytes()
+    (tmp_path / f"a.txt.{suffix}").write_bytes(whole[:-12])
+    with pytest.raises(InputError, match="damaged or cut off"):
+        everything(tmp_path)
 
 
 @pytest.mark.parametrize("limit, sizes", [(1, [1]), (3, [3]), (4, [3, 1]), (9, [3, 1, 3, 1])])
@@ -162,6 +242,9 @@ def test_the_first_rows_alone(tmp_path, limit, sizes):
     [
         ("a.jsonl", '{"id": 1, "body": "x"}', "no column 'text'. Its columns: 'id', 'body'"),
         ("a.csv", "body,id\nx,1\n", "no column 'text'. Its columns: 'body', 'id'. Give --text"),
+        ("a.csv", "id;text\n1;x\n", "'id;text'. They are separated by ';', where commas are"),
+        ("a.csv", "id\ttext\n1\tx\n", r"separated by '\t', where commas are expected"),
+        ("a.parquet.gz", "", "of no known kind"),
         ("a.csv", "", "no column 'text'. Its columns: none"),
         ("a.parquet", "no Parquet", "a.parquet cannot be read"),
         ("a.spacy", "no docs", "a.spacy cannot be read"),
@@ -230,10 +313,10 @@ def test_what_is_to_be_written_is_no_input(tmp_path):
 def test_a_quotation_mark_that_is_not_closed_is_an_error(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,id\nx,1\n"y,2\nz,3\n')
-    with pytest.raises(InputError, match=r"a\.csv cannot be read: a quotation mark .* in '\"y,2"):
+    with pytest.raises(InputError, match=r"a\.csv cannot be read: .* line 3\. .* is not closed"):
         everything(path)
-    path.write_text('text,id\n"y" x,"2\nz,3\n')
-    with pytest.raises(InputError, match="is not closed"):
+    path.write_text('text,id\n\nx,1\n"y z,2\nv,3\n"w" is,4\nu,5\n')
+    with pytest.raises(InputError, match=r"begins in line 4\. Perhaps a quotation mark there is"):
         everything(path)
     path.write_text('text,"id\nfoo,1\n')
     with pytest.raises(InputError, match="is not closed"):
