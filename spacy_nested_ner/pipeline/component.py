@@ -237,7 +237,7 @@ class NestedNER(SavedPipe):
         docs, settings = list(docs), self._settings()
         whole = usual_length(self.cfg["learned_from"])
         if whole is not None and not settings.split_sentences:
-            if any(lacks_sentences(doc, whole) for doc in docs):
+            if any(lacks_sentences(doc, whole, len(doc)) for doc in docs):
                 self._warn_once("sentences", WHOLE_DOC.format(whole=whole))
             whole = None
         return cut_segments(

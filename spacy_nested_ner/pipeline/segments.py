@@ -12,13 +12,15 @@ from thinc.api import get_array_module
 
 from spacy_nested_ner.model.types import ScoredSpans
 from spacy_nested_ner.pipeline.sentences import (
-    at_empty_lines,
+    after_empty_lines,
+    between,
     is_space,
     rule_sentences,
+    rule_starts,
     set_sentences,
 )
 
-# What an embedding layer may read of a token beside its text.
+# What an embedding layer is given of a token beside its text.
 READ = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE]
 
 
@@ -61,34 +63,45 @@ def cut_segments(
         rule; the doc's own boundaries stay as they are. What is still more than twice as long,
         as in a language without punctuation, is read in windows of so many tokens. None for no
         such cut.
-    words_alone: what holds no word is left out. With `whole` sentences end at empty lines, too.
+    words_alone: only words count, and what holds none is left out. With `whole` sentences end at
+        empty lines, too.
     """
     rows: List[Tuple[int, int, int]] = []
     core: List[Tuple[float, float]] = []
     for i, doc in enumerate(docs):
-        by_rule = whole is not None and lacks_sentences(doc, whole)
-        sentences = rule_sentences(doc) if by_rule else set_sentences(doc)
-        is_word = ~is_space(doc) if words_alone else None
-        if is_word is not None and is_word.all():
-            is_word = None
-        if is_word is not None and whole is not None:
-            sentences = at_empty_lines(doc, sentences)
-        for start, end in sentences:
+        places = _kept(doc, words_alone)
+        by_rule = whole is not None and lacks_sentences(doc, whole, len(places))
+        for start, end in _sentences(doc, places, by_rule, empty_lines=whole is not None):
             size, step = window, stride
             if by_rule and whole is not None and end - start > 2 * whole:
                 size = min(window, whole)
                 step = max(1, size * stride // window)
-            windows = _windows(start, end, size, step)
+            windows = [
+                (int(places[first]), int(places[last - 1]) + 1)
+                for first, last in _windows(start, end, size, step)
+            ]
             meets = [(a[1] + b[0]) / 2 for a, b in pairwise(windows)]
-            cores = zip([-np.inf, *meets], [*meets, np.inf])
-            for (first, last), middle in zip(windows, cores):
-                if is_word is None or is_word[first:last].any():
-                    rows.append((i, first, last))
-                    core.append(middle)
+            rows.extend((i, *bounds) for bounds in windows)
+            core.extend(zip([-np.inf, *meets], [*meets, np.inf]))
     return Segments(
         np.array(rows, dtype=np.int64).reshape(-1, 3),
         np.array(core, dtype=np.float64).reshape(-1, 2),
     )
+
+
+def _sentences(
+    doc: Doc, places: np.ndarray, by_rule: bool, empty_lines: bool
+) -> List[Tuple[int, int]]:
+    """First and end of each sentence among the tokens at these places, `(tokens,)` int."""
+    if len(places) == len(doc):
+        return rule_sentences(doc) if by_rule else set_sentences(doc)
+    if by_rule:
+        starts = rule_starts(_part(doc, places, doc.to_array(READ)))
+    else:
+        starts = np.searchsorted(places, [start for start, _ in set_sentences(doc)]).tolist()
+    if empty_lines:
+        starts += np.searchsorted(places, after_empty_lines(doc)).tolist()
+    return between(starts, len(places))
 
 
 def read_as(
@@ -134,7 +147,7 @@ def _part(doc: Doc, places: np.ndarray, array: np.ndarray) -> Doc:
     if len(places) == len(doc):
         return doc
     tokens = [doc[i] for i in places.tolist()]
-    ends = np.diff(places, append=len(doc)) > 1  # what stood between was whitespace
+    ends = np.diff(places, append=places[-1:] + 1) > 1  # what stood between was whitespace
     spaces = [bool(token.whitespace_) or bool(end) for token, end in zip(tokens, ends)]
     part = Doc(doc.vocab, words=[token.text for token in tokens], spaces=spaces)
     part.from_array(READ, array[places])
@@ -165,9 +178,9 @@ def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
     return spans.take((low <= middle) & (middle < high))
 
 
-def lacks_sentences(doc: Doc, whole: int) -> bool:
-    """Whether a doc is longer than `whole` tokens and has no sentence boundaries."""
-    return len(doc) > whole and not doc.has_annotation("SENT_START")
+def lacks_sentences(doc: Doc, whole: int, length: int) -> bool:
+    """Whether a doc of this length is longer than `whole` tokens and has no sentence boundaries."""
+    return length > whole and not doc.has_annotation("SENT_START")
 
 
 def _windows(start: int, end: int, window: int, stride: int) -> List[Tuple[int, int]]:

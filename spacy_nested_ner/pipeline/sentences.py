@@ -28,13 +28,13 @@ def set_sentences(doc: Doc) -> List[Tuple[int, int]]:
     if not doc.has_annotation("SENT_START"):
         return [(0, len(doc))] if len(doc) else []
     starts = np.flatnonzero(doc.to_array("SENT_START").astype(np.int64) == 1)
-    return _between(starts.tolist(), len(doc))
+    return between(starts.tolist(), len(doc))
 
 
 def rule_sentences(doc: Doc) -> List[Tuple[int, int]]:
     """First and end token of each sentence by the rule of spaCy's `sentencizer`, which sees no
     boundaries where there is no punctuation. The doc is not changed."""
-    return _between(rule_starts(doc), len(doc))
+    return between(rule_starts(doc), len(doc))
 
 
 def rule_starts(doc: Doc) -> List[int]:
@@ -56,16 +56,14 @@ def is_space(doc: Doc) -> np.ndarray:
     return flags
 
 
-def at_empty_lines(doc: Doc, sentences: List[Tuple[int, int]]) -> List[Tuple[int, int]]:
-    """Sentences that end at empty lines, too."""
+def after_empty_lines(doc: Doc) -> List[int]:
+    """First tokens after empty lines: after whitespace that holds two line ends or more."""
     spaces = np.flatnonzero(is_space(doc)).tolist()
-    starts = [place + 1 for place in spaces if doc[place].text.count("\n") > 1]
-    if not starts:
-        return sentences
-    return _between([*starts, *(start for start, _ in sentences)], len(doc))
+    return [place + 1 for place in spaces if doc[place].text.count("\n") > 1]
 
 
-def _between(starts: List[int], end: int) -> List[Tuple[int, int]]:
+def between(starts: List[int], end: int) -> List[Tuple[int, int]]:
+    """First and end token of each part of so many tokens, the first part included."""
     if not end:
         return []
     starts = sorted({0, *starts} - {end})

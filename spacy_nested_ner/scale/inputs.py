@@ -24,7 +24,7 @@ BOM = b"\xef\xbb\xbf"
 PACKED = (".gz", ".bz2", ".xz")
 PACKABLE = (".jsonl", ".csv", ".txt")
 REMEDY = "save the file in UTF-8"
-NUL = Unusable(f"the text holds a NUL character; {REMEDY}")
+NUL = Unusable(f"the text holds a NUL character; remove it, or {REMEDY}")
 
 Pair = Tuple[Optional[str], Text]
 """Id of a row, None if it has none, and its text."""
@@ -92,7 +92,7 @@ def input_files(
     root = Path(os.path.realpath(path))
     # A link to the folder itself or to one around it would have no end.
     seen = {str(each) for each in (root, *root.parents)}
-    for name, each, is_read in _below(path, "", written, seen):
+    for name, each, is_read in _below(path, "", written, f"{root}{os.sep}", seen):
         if is_read:
             files.append((name, each))
         else:
@@ -104,10 +104,11 @@ def input_files(
 
 
 def _below(
-    folder: Path, start: str, written: str, seen: Set[str]
+    folder: Path, start: str, written: str, root: str, seen: Set[str]
 ) -> Iterator[Tuple[str, Path, bool]]:
     """What lies in a folder at any depth, and whether it is to be read, in the order of the names.
-    start: of the names. written: is passed over. seen: folders that are not read again."""
+    start: of the names. written: is passed over. root: what lies below it is read in its own place.
+    seen: folders that are not read again."""
     try:
         inside = sorted(folder.iterdir())
     except OSError:
@@ -120,15 +121,17 @@ def _below(
         if each.name.startswith(".") or real == written:
             continue
         if each.name.startswith("_"):
-            if any(kind_of(path) in KINDS for path in (each, *each.rglob("*"))):
+            # What a link leads to may be endless; it is only named.
+            inside_it = [] if each.is_symlink() else each.rglob("*")
+            if each.is_symlink() or any(kind_of(path) in KINDS for path in (each, *inside_it)):
                 yield name, each, False
         elif not each.is_dir():
             yield name, each, each.is_file() and kind_of(each) in KINDS
-        elif real in seen:
+        elif real in seen or (each.is_symlink() and real.startswith(root)):
             yield name, each, False
         else:
             seen.add(real)
-            yield from _below(each, f"{name}/", written, seen)
+            yield from _below(each, f"{name}/", written, root, seen)
 
 
 def kind_of(path: Path) -> str:

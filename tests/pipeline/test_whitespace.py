@@ -9,10 +9,9 @@ from spacy.training import Example
 from spacy_nested_ner.pipeline.segments import cut_segments, read_as
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
-    at_empty_lines,
+    after_empty_lines,
     knows_words_alone,
     remember,
-    set_sentences,
 )
 from tests.conftest import SENTENCES, make_examples, make_pipeline, scores_of, train
 
@@ -52,7 +51,7 @@ def test_docs_of_whitespace_have_no_entities(nlp):
 def test_an_empty_line_ends_a_sentence(nlp):
     pipe, doc = nlp.get_pipe("ner"), nlp.make_doc(f"{TEXTS[0]}\n\n{TEXTS[1]}")
     (line,) = [token.i for token in doc if token.is_space]
-    assert pipe.segments([doc]).rows.tolist() == [[0, 0, line + 1], [0, line + 1, len(doc)]]
+    assert pipe.segments([doc]).rows.tolist() == [[0, 0, line], [0, line + 1, len(doc)]]
     pipe(doc)
     assert {span.start > line for span in doc.spans["sc"]} == {True, False}
     assert not any(span.start <= line < span.end for span in doc.spans["sc"])
@@ -80,23 +79,39 @@ def test_what_is_known_of_whitespace_by_hand():
 
 
 def test_empty_lines_by_hand():
-    words = ["a", "\n", "b", "\n\n", "c", ".", "\n \n", "d", "\n\n"]
-    doc = Doc(VOCAB, words=words)
-    assert at_empty_lines(doc, set_sentences(doc)) == [(0, 4), (4, 7), (7, 9)]
-    starts = [i in (0, 6) for i in range(len(words))]
-    doc = Doc(VOCAB, words=words, sent_starts=starts)
-    assert at_empty_lines(doc, set_sentences(doc)) == [(0, 4), (4, 6), (6, 7), (7, 9)]
+    doc = Doc(VOCAB, words=["a", "\n", "b", "\n\n", "c", ".", "\n \n", "d", "\n\n"])
+    assert after_empty_lines(doc) == [4, 7, 9]
 
 
 def test_segments_of_words_alone_by_hand():
     words = ["\n\n", "a", " ", "b", "\n\n", "c"]
     docs = [Doc(VOCAB, words=words), Doc(VOCAB, words=["\n"])]
     rows = cut_segments(docs, 192, 128, whole=9, words_alone=True).rows
-    assert rows.tolist() == [[0, 1, 5], [0, 5, 6]]
-    assert cut_segments(docs, 192, 128, words_alone=True).rows.tolist() == [[0, 0, 6]]
-    windows = cut_segments([Doc(VOCAB, words=["a", *["\n"] * 7, "b"])], 4, 2, words_alone=True)
-    assert windows.rows.tolist() == [[0, 0, 4], [0, 5, 9]]
-    assert windows.core[0, 0] == -np.inf and windows.core[-1, 1] == np.inf
+    assert rows.tolist() == [[0, 1, 4], [0, 5, 6]]
+    assert cut_segments(docs, 192, 128, words_alone=True).rows.tolist() == [[0, 1, 6]]
+    starts = [i in (1, 4) for i in range(6)]  # the second one begins with whitespace
+    doc = Doc(VOCAB, words=words, sent_starts=starts)
+    assert cut_segments([doc], 192, 128, words_alone=True).rows.tolist() == [[0, 1, 4], [0, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "one two three four five six seven eight nine ten eleven twelve",
+        'He saw "it here." "Then (as said. Fig. 2) it went (back).',
+        "no sign here at all and none there",
+    ],
+)
+def test_segments_hold_the_words_that_they_hold_without_whitespace(text):
+    docs = [spacy.blank("en").make_doc(t) for t in (text, text.replace(" ", "\n"))]
+    words = [[token for token in doc if not token.is_space] for doc in docs]
+    for whole in (None, 5, 9, 20):
+        plain, spaced = (cut_segments([doc], 4, 2, whole, words_alone=True) for doc in docs)
+        first, second = (
+            [[t.text for t in own if start <= t.i < end] for _, start, end in each.rows.tolist()]
+            for own, each in zip(words, (plain, spaced))
+        )
+        assert first == second and len(first)
 
 
 @pytest.mark.parametrize("apart", [False, True])

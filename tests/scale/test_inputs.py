@@ -61,7 +61,7 @@ def test_utf16_is_no_text(tmp_path, encoding):
     (tmp_path / "b.jsonl").write_bytes('{"text": "IL-2"}\n{"text": "p53"}\n'.encode(encoding))
     problems = [text.problem for _, text in everything(tmp_path)[0]]
     assert len(problems) >= 4 and set(problems) == {
-        "the text holds a NUL character; save the file in UTF-8"
+        "the text holds a NUL character; remove it, or save the file in UTF-8"
     }
     (tmp_path / "c.csv").write_bytes("id,text\n1,IL-2\n".encode(encoding))
     with pytest.raises(InputError, match="NUL characters; save the file in UTF-8"):

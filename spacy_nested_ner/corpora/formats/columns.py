@@ -34,6 +34,7 @@ does."""
 
 _NEW_DOCUMENT = re.compile(r"\t(?P<tab>[^\t]*)|[\t ]*newdoc\b(?:\s+id\s*=\s*(?P<id>.*\S))?")
 
+
 Row = Tuple[int, List[str]]
 """Line number and cells."""
 
@@ -90,6 +91,13 @@ def _read_file(
             yield record
 
 
+def _is_comment(line: str, sign: str) -> bool:
+    """Whether the sign stands alone or before a `name = value`. "#London" and a tag are a token."""
+    rest = line[len(sign) :]
+    alone = rest[:1] in ("", " ", "\t", "\n", "\r")
+    return line.startswith(sign) and (alone or (" = " in rest and "\t" not in rest))
+
+
 def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[str], List[Row]]]:
     """Document, if the file marks any, and rows of each sentence."""
     doc_id, documents = None, 0
@@ -100,7 +108,7 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
         if cells and cells[0] == DOCSTART:
             documents += 1
             doc_id, cells = f"{path.name}#{documents}", []
-        elif settings.comment and line.startswith(settings.comment):
+        elif settings.comment and _is_comment(line, settings.comment):
             new = _NEW_DOCUMENT.match(line, len(settings.comment))
             if new is not None:
                 documents += 1

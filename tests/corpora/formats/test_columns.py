@@ -173,6 +173,12 @@ def test_comments_of_conllu(tmp_path):
     assert [record.doc_id for record in found] == names
 
 
+def test_a_token_may_begin_like_a_comment(tmp_path):
+    path = write(tmp_path, "in\tO", "#London\tB-LOC", "now\tO")
+    (record,) = read("columns", path, settings={"comment": "#"})
+    assert record.words == ["in", "#London", "now"] and len(record.entities) == 1
+
+
 def test_comments_that_begin_no_document(tmp_path):
     path = write(tmp_path, "# sent_id = a-1", "Bonn B-LOC", "", "# sent_id = a-2", "Rome B-LOC")
     found = read("columns", path, settings={"comment": "#"})
