@@ -51,23 +51,20 @@ def teach_cli(
         setup_gpu(gpu_id, silent=gpu_id < 0)
         keep_few_shapes()
         reading = TextReading(load_pipeline(teacher), spans_key)
-        written = 0
         with DocBinWriter() as writer:
 
             def add(doc: "Doc", _: str, own: "Threshold") -> int:
-                nonlocal written
                 writer.add(taught(doc, own))
-                written += 1
                 return len(doc.spans[own.spans_key])
 
-            entities = sum(reading.map(texts, add))
-            if not entities:
+            found = list(reading.map(texts, add))  # entities of each text
+            if not any(found):
                 raise ValueError(f"{teacher} finds nothing in {texts_path}. {reading.left_out()}")
             with written_together([output_path]) as drafts:
                 writer.write(drafts[output_path])
     if reading.unusable:
         msg.warn(reading.left_out())
-    msg.good(f"{counted(written)}, with {entities} entities and weights:")
+    msg.good(f"{counted(len(found))}, with {sum(found)} entities and weights:")
     typer.echo(str(output_path.resolve()))
 
 

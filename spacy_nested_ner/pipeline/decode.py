@@ -12,16 +12,17 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_nested_ner.model.types import ScoredSpans
+from spacy_nested_ner.pipeline.sentences import is_space
 
 
 def without_space(docs: Sequence[Doc], spans: ScoredSpans) -> ScoredSpans:
     """Spans without whitespace tokens at their ends; those of whitespace alone are left out."""
     if not len(spans.doc):
         return spans
-    is_space = [doc.to_array("IS_SPACE") > 0 for doc in docs]
-    if not any(each.any() for each in is_space):
+    spaces = [is_space(doc) for doc in docs]
+    if not any(each.any() for each in spaces):
         return spans
-    words = np.flatnonzero(~np.concatenate(is_space))
+    words = np.flatnonzero(~np.concatenate(spaces))
     begin = np.cumsum([0, *map(len, docs)])[spans.doc]
     first = np.searchsorted(words, begin + spans.start)
     stop = np.searchsorted(words, begin + spans.end)

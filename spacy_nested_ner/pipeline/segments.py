@@ -135,6 +135,7 @@ def _kept(doc: Doc, words_alone: bool) -> np.ndarray:
 
 
 def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Those of the places, which rise, from start to end (exclusive)."""
     first, last = np.searchsorted(places, (start, end))
     return places[first:last]
 

@@ -122,8 +122,7 @@ def _below(
             continue
         if each.name.startswith("_"):
             # What a link leads to may be endless; it is only named.
-            inside_it = [] if each.is_symlink() else each.rglob("*")
-            if each.is_symlink() or any(kind_of(path) in KINDS for path in (each, *inside_it)):
+            if each.is_symlink() or any(kind_of(p) in KINDS for p in (each, *each.rglob("*"))):
                 yield name, each, False
         elif not each.is_dir():
             yield name, each, each.is_file() and kind_of(each) in KINDS
