@@ -95,6 +95,14 @@ def test_warm_up_and_scores_follow_the_length_of_the_training(path) -> None:
             assert max(rates) == pytest.approx(peak) and rates[60] < 0.1 * peak
 
 
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_loop_of_ones_own_has_an_optimizer_that_learns(path) -> None:
+    """As `nlp.create_optimizer` and `nlp.resume_training` make it of a saved config."""
+    optimizer = util.load_config(path)["training"]["optimizer"]
+    made = util.registry.resolve({"optimizer": optimizer})["optimizer"]
+    assert made.learn_rate > 0 and getattr(made, "head_learn_rate", None) != 0
+
+
 # Settings of the component that differ when the ten sentences are to be memorised. The papers'
 # heads are as small as their encoder here, and one of the sentences has a span with two labels.
 # The rate of `train` is too high for a wide diffusion head on this encoder, and the paper's form of

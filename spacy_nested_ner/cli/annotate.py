@@ -60,7 +60,7 @@ def annotate_cli(
     """Find the entities of many texts in worker processes, and write them as Parquet files.
 
     Ends with code 0 if every text has its row, with its entities or with an error; with 1 if rows
-    are missing; with 130 after Ctrl-C. --resume goes on after both.
+    are missing or all have an error; with 130 after Ctrl-C. --resume does what is missing.
     """
     from spacy_nested_ner.scale.annotator import Annotator
     from spacy_nested_ner.scale.inputs import Columns, cut
@@ -106,7 +106,7 @@ def _check_ids(fragments: "List[Fragment]", columns: "Columns") -> None:
 
 def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
     """Do what is not there yet, and say what became of it."""
-    from spacy_nested_ner.scale.outputs import failed_in, is_whole
+    from spacy_nested_ner.scale.outputs import failed_in, first_error, is_whole, withdraw
     from spacy_nested_ner.scale.workers import WorkersFail, run
 
     whole = {each for each in fragments if is_whole(job.folder, each)}
@@ -123,8 +123,13 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
             raise typer.Exit(INTERRUPTED) from None
         except (WorkersFail, OSError) as err:
             progress.close()
-            msg.fail("Cannot annotate the texts. Mend it and go on with --resume.", str(err))
+            is_undone = isinstance(err, WorkersFail) and withdraw(job.folder)
+            then = "Nothing was written." if is_undone else "Mend it and go on with --resume."
+            msg.fail(f"Cannot annotate the texts. {then}", str(err))
             raise typer.Exit(1) from None
+    if rows and progress.failed == rows:
+        error = first_error(job.folder, next(each for each in fragments if each.rows))
+        msg.fail("Every text has an error in its row instead of entities.", error, exits=1)
     if progress.failed:
         have = "has an error in its row" if progress.failed == 1 else "have an error in their rows"
         msg.warn(f"{counted(progress.failed)} {have} instead of entities.")

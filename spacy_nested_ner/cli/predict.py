@@ -174,17 +174,12 @@ class _Found:
 
         Raises ValueError for what is no text and for docs without spans of the key.
         """
+        from spacy_nested_ner.scale.pipelines import check_key
         from spacy_nested_ner.tables import dicts
 
         usable = ((self._usable(name, text), name) for name, text in texts)
         for doc, name in self.nlp.pipe(usable, as_tuples=True):
-            if self.spans_key not in doc.spans:
-                used = ", ".join(map(repr, doc.spans)) or "none"
-                raise ValueError(
-                    f"{self.model} predicts nothing under spans key {self.spans_key!r}; it uses: "
-                    f"{used}. Choose the key with --spans-key, or a pipeline with a component that "
-                    "writes doc.spans."
-                )
+            check_key(self.model, self.spans_key, doc.spans)
             self.texts += 1
             self.entities += len(doc.spans[self.spans_key])
             for found in dicts(doc, self.spans_key):

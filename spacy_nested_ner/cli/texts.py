@@ -28,14 +28,14 @@ def file_texts(
 
     Raises ValueError if there are none, or if they cannot be read.
     """
-    from spacy_nested_ner.scale.inputs import Columns, cut, read
+    from spacy_nested_ner.scale.inputs import Columns, checked, cut, read
 
     columns = Columns(column)
     fragments = list(cut(files_to_read(path, output), columns))
     if not fragments:
         raise ValueError(f"{path} holds no texts.")
     batches = (batch for each in fragments for batch in read(each, columns, size=1000))
-    return (pair for ids, texts in batches for pair in zip(ids, texts))
+    return (pair for ids, texts in batches for pair in zip(ids, map(checked, texts)))
 
 
 def files_to_read(path: Path, output: Optional[Path] = None) -> List[Tuple[str, Path]]:

@@ -12,7 +12,6 @@ from spacy.errors import Errors
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples
-from spacy.util import minibatch
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
@@ -36,7 +35,13 @@ from spacy_nested_ner.model.types import (
 from spacy_nested_ner.msgpack import ask_packages_once
 from spacy_nested_ner.pipeline.annotation import annotated_docs
 from spacy_nested_ner.pipeline.decode import choose_ents, select_spans, spans_per_doc, without_space
-from spacy_nested_ner.pipeline.gold import GoldSegments, gold_keys, gold_segments, lost_gold
+from spacy_nested_ner.pipeline.gold import (
+    GoldSegments,
+    gold_elsewhere,
+    gold_keys,
+    gold_segments,
+    lost_gold,
+)
 from spacy_nested_ner.pipeline.saved import SavedPipe
 from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
 from spacy_nested_ner.pipeline.segments import (
@@ -60,6 +65,9 @@ from spacy_nested_ner.training.optimizer import HEAD, GroupedOptimizer
 
 ask_packages_once()  # before spaCy reads docs to train on
 
+# With a small CNN batches of more words take longer, and 19 KB of memory a word.
+BATCH_WORDS = 10_000
+
 WHOLE_DOC = (
     "it learned from single sentences and now reads docs of more than {whole} words without "
     "sentence boundaries, where it may find little. Set split_sentences to true, or put a "
@@ -72,6 +80,12 @@ TOO_FAST = (
     "less for the encoder and a head_learn_rate of 0.001"
 )
 
+NOT_LEARNING = (
+    "its learning rate has been 0 for two updates, and it learns nothing. In a loop of your own "
+    "call optimizer.step_schedules() after each nlp.update, or give the optimizer a number, not a "
+    "schedule; in a config compare total_steps of the schedule with max_steps of [training]"
+)
+
 
 class NestedNER(SavedPipe):
     """Trainable pipe for entities that nest, cross or share a span.
@@ -80,6 +94,8 @@ class NestedNER(SavedPipe):
     read from `reference.spans[spans_key]`. A head works on one segment of a doc at a time, see
     `cut_segments`; the encoder sees the whole doc.
     """
+
+    _standstill = 0  # successive updates at a rate of 0
 
     @property
     def key(self) -> str:
@@ -317,11 +333,14 @@ class NestedNER(SavedPipe):
         A batch that fails is tried again doc by doc, so that the error handler only gets the docs
         that cannot be processed.
 
+        batch_size (int): Most docs at once. A batch also ends when it has 10,000 words, so that
+            long docs do not need memory for all of them.
+
         options: Run-time settings of the head (thresholds) for this call alone, else those of
             `pipe.cfg`: `nlp.pipe(texts, component_cfg={"ner": {"threshold": 0.6}})`.
         """
         self._check_call(options)
-        for docs in minibatch(stream, size=batch_size):
+        for docs in _batches(stream, batch_size):
             try:
                 self.set_annotations(docs, self.predict(docs, **options))
             except Exception:  # whatever it is: the second try hands it to the error handler
@@ -409,6 +428,8 @@ class NestedNER(SavedPipe):
     ) -> List[List[GoldEntity]]:
         gold = self._place(examples, segments.rows, draw)
         self._warn_lost(gold.lost, "this batch")
+        if elsewhere := gold_elsewhere(examples, self.key):
+            self._warn_once("missing", elsewhere)
         return gold.entities
 
     def _place(self, examples: List[Example], rows: np.ndarray, draw: bool = False) -> GoldSegments:
@@ -434,12 +455,34 @@ class NestedNER(SavedPipe):
         """Update the weights; see `GroupedOptimizer`."""
         if learns_too_fast(encoder_of(self.model), sgd.learn_rate):
             self._warn_once("rate", TOO_FAST.format(rate=sgd.learn_rate))
+        self._warn_standstill(sgd)
         if isinstance(sgd, GroupedOptimizer):
             for part in head_parts(self.model):
                 sgd.set_group(HEAD, part)
         super().finish_update(sgd)
         if isinstance(sgd, GroupedOptimizer):
             sgd.flush()
+
+    def _warn_standstill(self, sgd: Optimizer) -> None:
+        """Warn of a rate that stays 0. Once is usual: a schedule may begin or end with it."""
+        if sgd.learn_rate or getattr(sgd, "head_learn_rate", None):
+            self._standstill = 0
+            return
+        self._standstill += 1
+        if self._standstill == 2:
+            self._warn_once("standstill", NOT_LEARNING)
+
+
+def _batches(stream: Iterable[Doc], size: int) -> Iterator[List[Doc]]:
+    docs, words = [], 0
+    for doc in stream:
+        docs.append(doc)
+        words += len(doc)
+        if len(docs) >= size or words >= BATCH_WORDS:
+            yield docs
+            docs, words = [], 0
+    if docs:
+        yield docs
 
 
 def _single_thread() -> None:

@@ -82,6 +82,25 @@ def gold_keys(examples: Iterable[Example], spans_key: str) -> GoldKeys:
     return GoldKeys(list(labels), docs, total)
 
 
+def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
+    """What to say of references that are all annotated in other places alone; empty if they are
+    not."""
+    places: Dict[str, None] = {}
+    for example in examples:
+        if spans_key in example.reference.spans:
+            return ""
+        places.update(dict.fromkeys(f"doc.spans['{key}']" for key in example.reference.spans))
+        if example.reference.ents:
+            places["doc.ents"] = None
+    if not places:
+        return ""
+    return (
+        f"no doc of a batch has doc.spans['{spans_key}'], but there is {' and '.join(places)}. "
+        "They are learned from as texts without entities. Put the entities under that key, or set "
+        "spans_key to the key of your annotation"
+    )
+
+
 def lost_gold(lost: Mapping[str, int], where: str) -> Dict[str, str]:
     """What to say of gold spans that cannot be learned from, by reason; see `gold_segments`."""
     return {

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Union
 
-from spacy_nested_ner.scale.pipelines import LoadedPipeline, folder_of, hash_of, load, locate
+from spacy_nested_ner.scale.inputs import checked
+from spacy_nested_ner.scale.pipelines import (
+    LoadedPipeline,
+    check_key,
+    folder_of,
+    hash_of,
+    load,
+    locate,
+)
 from spacy_nested_ner.scale.rows import (
     Row,
     Text,
@@ -41,8 +49,8 @@ class Annotator:
         null where there is an error. With `details` also `text` and `depth`: how many entities lie
         around it in the longest chain, itself included
     - `n_tokens` (int32): null where there is an error
-    - `error` (string): why the text has no spans: there is none, it is too long, the pipeline
-        fails on it. Null for all other rows
+    - `error` (string): why the text has no spans: there is none, it is not UTF-8 or too long, the
+        pipeline fails on it. Null for all other rows
     - `model` (string): name and version of the pipeline and the first digits of its hash
     """
 
@@ -100,19 +108,22 @@ class Annotator:
     def load(self) -> LoadedPipeline:
         """Load the pipeline, unless this process has it.
 
-        Raises ValueError if its files are not those that the annotator was made for.
+        Raises ValueError if its files are not those that the annotator was made for, or if it
+        writes no spans of the key.
         """
         import torch
 
         pipeline = load(self.model, self.hash, self.gpu_id)
+        if pipeline.keys is not None:
+            check_key(self.model, self.spans_key, pipeline.keys)
         torch.set_num_threads(self.threads)
         return pipeline
 
     def __call__(self, data: Union[pa.RecordBatch, pa.Table]) -> Union[pa.RecordBatch, pa.Table]:
         """Annotate a record batch or a table; gives one of the same kind.
 
-        Raises ValueError if a column is missing; with on_error="raise" also for the first text
-        that fails.
+        Raises ValueError if a column is missing, and as `load`; with on_error="raise" also for
+        the first text that fails.
         """
         pa = import_arrow()
         batches = data.to_batches() if isinstance(data, pa.Table) else [data]
@@ -166,6 +177,7 @@ class Annotator:
         return record_batch(ids, rows, self.name, self.details)
 
     def _unusable(self, text: Text, longest: int) -> Optional[Row]:
+        text = checked(text)
         if isinstance(text, Unusable):
             return Row(error=text.problem)
         if len(text) > longest:

@@ -14,7 +14,7 @@ from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, 
 
 from spacy_nested_ner.corpora.parsing.archives import unpacked
 from spacy_nested_ner.files import as_written
-from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, texts_of
+from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, is_text, texts_of
 
 FRAGMENT_ROWS = 5_000
 """Rows of a fragment of a file that has no parts of its own."""
@@ -160,8 +160,8 @@ def cut(files: Sequence[Tuple[str, Path]], columns: Columns, limit: int = 0) -> 
 
 
 def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List[str], List[Text]]]:
-    """The ids and texts of a fragment, in batches. A row without an id is called by its file and
-    number, the first one 1.
+    """The ids and texts of a fragment, in batches; the texts are to be `checked`. A row without an
+    id is called by its file and number, the first one 1.
 
     Raises InputError if the file is not what it was when it was cut.
     """
@@ -176,7 +176,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
                 for i, (name, _) in enumerate(batch)
             ]
             done += len(batch)
-            yield ids, [checked(text) for _, text in batch]
+            yield ids, [text for _, text in batch]
     if done < fragment.rows:
         raise InputError(f"{fragment}: there are only {done}. Was the file changed? Start anew")
 
@@ -244,7 +244,14 @@ def _cut_parquet(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
-        _id_column(path, columns, file.schema_arrow.names)
+        has = file.schema_arrow.names
+        _id_column(path, columns, has)
+        kind = file.schema_arrow.types[has.index(columns.text)]
+        if not is_text(kind):
+            raise InputError(
+                f"{path}: its column {columns.text!r} is {kind}, not text. Save it as strings, or "
+                "give --text"
+            )
         counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
     yield from enumerate(counts)
 
@@ -386,22 +393,24 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
         raise csv.Error(f"{error}, {place}. {hint}") from error
 
 
-def _csv_header(path: Path, columns: Columns) -> Tuple[int, int, Optional[int]]:
-    """Bytes of the header, number of the column of texts, and of that of ids if there is one."""
+def _csv_columns(path: Path, columns: Columns) -> Tuple[int, Optional[int]]:
+    """Number of the column of texts, and of that of ids if there is one."""
     with unpacked(path) as file:
-        read = [0]
-        names = next(_csv_reader(file, read), [])
+        names = next(_csv_reader(file, [0]), [])
     name = _id_column(path, columns, names)
-    return read[0], names.index(columns.text), None if name is None else names.index(name)
+    return names.index(columns.text), None if name is None else names.index(name)
 
 
 def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
-    place, *_ = _csv_header(path, columns)
     read, rows = [0], 0
     with unpacked(path) as file:
         most = _most_rows(file)
         found = _csv_reader(file, read)
-        next(found)  # the header, for the sake of the numbers of lines
+        names = next(found, None)
+        if names is None:
+            return
+        _id_column(path, columns, names)
+        place = read[0]
         for _ in found:
             rows += 1
             if rows == most:
@@ -411,7 +420,7 @@ def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
 
 
 def _read_csv(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
-    _, text, name = _csv_header(path, columns)
+    text, name = _csv_columns(path, columns)
     with unpacked(path) as file:
         if file.seekable():
             file.seek(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -73,6 +74,16 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
         srsly.write_json(drafts[path], manifest)
 
 
+def withdraw(folder: Path) -> bool:
+    """Remove what `begin` made; RETURNS False if rows have come to it, which stay."""
+    if [each.name for each in folder.iterdir()] != [MANIFEST]:
+        return False
+    (folder / MANIFEST).unlink()
+    with suppress(OSError):  # a mounted volume stays
+        folder.rmdir()
+    return True
+
+
 def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:
     """What differs between two manifests, in words."""
     if old["model"] != new["model"]:
@@ -110,6 +121,15 @@ def failed_in(folder: Path, fragment: Fragment) -> int:
     with ParquetFile(folder / fragment.output) as file:
         errors = file.read(["error"])["error"]
     return len(errors) - errors.null_count
+
+
+def first_error(folder: Path, fragment: Fragment) -> str:
+    """The error of the first text of a fragment, with its id."""
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(folder / fragment.output) as file:
+        [row] = file.read(["id", "error"]).slice(0, 1).to_pylist()
+    return f"The text with the id {row['id']!r}: {row['error']}"
 
 
 def write(

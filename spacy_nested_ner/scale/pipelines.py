@@ -8,7 +8,7 @@ import os
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Iterator, List, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -77,11 +77,11 @@ def load(model: str, expected_hash: str, gpu_id: int = -1) -> LoadedPipeline:
     key = (model, expected_hash, gpu_id)
     with _loading:
         if key not in _loaded:
-            _loaded[key] = LoadedPipeline(_read(*key))
+            _loaded[key] = _read(*key)
         return _loaded[key]
 
 
-def _read(model: str, expected_hash: str, gpu_id: int) -> Language:
+def _read(model: str, expected_hash: str, gpu_id: int) -> LoadedPipeline:
     import spacy
     from spacy.util import raise_error
 
@@ -97,9 +97,22 @@ def _read(model: str, expected_hash: str, gpu_id: int) -> Language:
         spacy.require_gpu(gpu_id)
     nlp = spacy.load(model)
     nlp.set_error_handler(raise_error)  # a handler of its own could drop texts in silence
+    keys = None
     with suppress(Exception):  # what a pipeline makes at its first use must outlive a memory zone
-        list(nlp.pipe(["Two words."]))
-    return nlp
+        [doc] = nlp.pipe(["Two words."])
+        keys = list(doc.spans)
+    return LoadedPipeline(nlp, keys)
+
+
+def check_key(model: str, spans_key: str, keys: Iterable[str]) -> None:
+    """Raises ValueError unless a spans key is one of those that a pipeline writes."""
+    if spans_key not in keys:
+        used = ", ".join(map(repr, keys)) or "none"
+        raise ValueError(
+            f"{model} predicts nothing under spans key {spans_key!r}; it uses: {used}. Choose "
+            "another key (--spans-key, spans_key=...), or a pipeline with a component that writes "
+            "doc.spans."
+        )
 
 
 def keep_few_shapes() -> None:
@@ -109,10 +122,12 @@ def keep_few_shapes() -> None:
 
 
 class LoadedPipeline:
-    """A pipeline, used by one thread at a time."""
+    """A pipeline, used by one thread at a time. keys: of the spans that it writes, None where that
+    is not known."""
 
-    def __init__(self, nlp: Language) -> None:
+    def __init__(self, nlp: Language, keys: Optional[List[str]] = None) -> None:
         self.nlp = nlp
+        self.keys = keys
         self._lock = threading.Lock()
         self._learned = 0
         self._untrimmed = 0

@@ -122,37 +122,40 @@ def _with_details(text: str, spans: List[Tuple[Any, ...]]) -> List[Tuple[Any, ..
 
 
 def ids_of(column: pa.Array) -> List[Optional[str]]:
-    """Ids as strings.
+    """Ids as strings. Bytes that are not UTF-8 are written as \\xff.
 
     Raises ValueError for a column of anything but strings and numbers.
     """
     pa = import_arrow()
     try:
-        return column.cast(pa.string()).to_pylist()
+        strings = column.cast(pa.string(), safe=False)  # also binary ones that are not UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"Ids must be strings or numbers, not {column.type}: {error}") from error
+    return _decoded(strings, "backslashreplace")
 
 
-def texts_of(column: pa.Array, name: str) -> List[Text]:
-    """The texts of a column of that name."""
-    types, kind = import_arrow().types, column.type
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of that type holds texts; one of nulls may."""
+    types = import_arrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type
     known = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
-    if not any(is_known(kind) for is_known in known):
+    return any(is_known(kind) for is_known in known)
+
+
+def texts_of(column: pa.Array, name: str) -> List[Text]:
+    """The texts of a column of that name, with what is not UTF-8 where `surrogateescape` puts
+    it."""
+    if not is_text(column.type):
         return [Unusable(f"{name!r} is {column.type}, not text")] * len(column)
+    null = Unusable("there is no text: it is null")
+    return [null if text is None else text for text in _decoded(column, "surrogateescape")]
+
+
+def _decoded(column: pa.Array, errors: str) -> List[Optional[str]]:
+    """Strings. errors: what becomes of bytes that are not UTF-8, as in `bytes.decode`."""
     try:
-        return [_text(value) for value in column.to_pylist()]
+        return column.to_pylist()
     except UnicodeDecodeError:  # other systems write strings without looking into them
-        return [_decoded(value) for value in column]
-
-
-def _text(value: Optional[str]) -> Text:
-    return Unusable("there is no text: it is null") if value is None else value
-
-
-def _decoded(value: pa.Scalar) -> Text:
-    try:
-        return _text(value.as_py())
-    except UnicodeDecodeError as error:
-        return Unusable(f"the text is not UTF-8: {error}")
+        values = column.cast(import_arrow().large_binary()).to_pylist()
+        return [None if value is None else value.decode("utf8", errors) for value in values]

@@ -53,7 +53,7 @@ def run(job: Job, fragments: Iterable[Fragment], workers: int, report: Report) -
     """Annotate fragments in that many processes.
 
     RETURNS: the fragments that are not there, and why.
-    RAISES (WorkersFail): If the pipeline cannot be loaded.
+    RAISES (WorkersFail): If the pipeline cannot be loaded, or lacks the spans key.
     """
     todo = deque(fragments)
     team = _Team(job, todo, report)
@@ -129,7 +129,7 @@ class _Team:
 
     def _hear(self, worker: _Worker, kind: str, what: Any) -> None:
         if kind == "broken":
-            raise WorkersFail(f"The pipeline cannot be loaded: {what}")
+            raise WorkersFail(f"The pipeline cannot be used: {what}")
         if kind == "ready":
             worker.is_ready, self.failed_starts = True, 0
         elif kind == "batch":

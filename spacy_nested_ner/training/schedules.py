@@ -1,19 +1,25 @@
 """Learning rate schedules, and how often to score, all by the length of the training.
 
 A number of steps below 1 is a share of `total_steps` everywhere here, so that a training of another
-length keeps its shape.
+length keeps its shape. A loop of your own, around `nlp.resume_training()` or
+`nlp.create_optimizer()`, has no length: spaCy hands over `total_steps = "${training.max_steps}"` as
+it stands, and the rate stays at its peak.
 """
 
 import math
-from itertools import chain, count, islice
-from typing import Iterable, Iterator
+from itertools import chain, count, islice, repeat
+from typing import Iterable, Iterator, TypeGuard, Union
 
 from thinc import schedules
 
 DEFAULT_FREQUENCY = 500
 
 
-def warmup_linear(initial_rate: float, warmup_steps: float, total_steps: int) -> Iterable[float]:
+# A whole number, or a variable of the config that spaCy has not filled in.
+Steps = Union[int, str]
+
+
+def warmup_linear(initial_rate: float, warmup_steps: float, total_steps: Steps) -> Iterable[float]:
     """`spacy_nested_ner.warmup_linear.v1`: linear warm-up, then linear decay to 0.
 
     Thinc's `warmup_linear.v1`, which takes whole steps only.
@@ -23,6 +29,8 @@ def warmup_linear(initial_rate: float, warmup_steps: float, total_steps: int) ->
 
     Raises ValueError unless 0 <= warmup_steps <= total_steps and 0 < total_steps.
     """
+    if not _is_known(total_steps):
+        return repeat(initial_rate)
     warmup = _whole_steps("warmup_steps", warmup_steps, total_steps)
     return schedules.warmup_linear(initial_rate, warmup, total_steps)
 
@@ -31,7 +39,7 @@ def two_stage_linear(
     first_rate: float,
     second_rate: float,
     split_step: float,
-    total_steps: int,
+    total_steps: Steps,
     warmup: float = 0.1,
 ) -> Iterable[float]:
     """`spacy_nested_ner.two_stage_linear.v1`: two stages, each with own warm-up and decay to 0.
@@ -46,6 +54,8 @@ def two_stage_linear(
 
     Raises ValueError unless 0 <= split_step <= total_steps, 0 < total_steps and 0 <= warmup <= 1.
     """
+    if not _is_known(total_steps):
+        return repeat(second_rate)
     split = _whole_steps("split_step", split_step, total_steps)
     if not 0 <= warmup <= 1:
         raise ValueError(f"warmup is a share of the steps, between 0 and 1, not {warmup}.")
@@ -55,7 +65,7 @@ def two_stage_linear(
     return chain(islice(first, split), second)
 
 
-def warmup_cosine(initial_rate: float, warmup_steps: float, total_steps: int) -> Iterable[float]:
+def warmup_cosine(initial_rate: float, warmup_steps: float, total_steps: Steps) -> Iterable[float]:
     """`spacy_nested_ner.warmup_cosine.v1`: linear warm-up, then half a cosine down to 0.
 
     The schedule of the proposer and regressor (Wen et al. 2023, section 4.2).
@@ -65,6 +75,8 @@ def warmup_cosine(initial_rate: float, warmup_steps: float, total_steps: int) ->
 
     Raises ValueError unless 0 <= warmup_steps <= total_steps and 0 < total_steps.
     """
+    if not _is_known(total_steps):
+        return repeat(initial_rate)
     warmup = _whole_steps("warmup_steps", warmup_steps, total_steps)
     return _warmup_cosine(initial_rate, warmup, total_steps)
 
@@ -98,6 +110,15 @@ def _warmup_cosine(initial_rate: float, warmup_steps: int, total_steps: int) -> 
         else:
             share = (step - warmup_steps) / max(1, total_steps - warmup_steps)
             yield initial_rate * (1 + math.cos(math.pi * min(1.0, share))) / 2
+
+
+def _is_known(total_steps: Steps) -> TypeGuard[int]:
+    """Whether it is a number, not a variable. Raises ValueError for what is neither."""
+    if isinstance(total_steps, int):
+        return True
+    if total_steps.startswith("${"):
+        return False
+    raise ValueError(f"total_steps must be a number of steps, not {total_steps!r}.")
 
 
 def _whole_steps(name: str, steps: float, total_steps: int) -> int:

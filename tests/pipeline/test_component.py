@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import warnings
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from spacy.training import Example
 from spacy_nested_ner.model import head_model
 from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.model.types import system_of
+from spacy_nested_ner.pipeline import component
+from spacy_nested_ner.training.optimizer import AdamW
+from spacy_nested_ner.training.schedules import warmup_linear
 from tests.conftest import (
     NOT_FORKED,
     SENTENCES,
@@ -312,6 +316,77 @@ def test_given_labels_with_another_key_warn() -> None:
     data = make_examples(nlp, spans_key="mine")
     with pytest.warns(UserWarning, match=r"'sc'.*'mine'"):
         nlp.get_pipe("ner").initialize(lambda: data, nlp=nlp, labels=["GPE"])
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [{"entities": [(0, 3, "GENE")]}, {"spans": {"mine": [(0, 3, "GENE")]}}],
+    ids=["doc.ents", "another key"],
+)
+def test_batches_annotated_elsewhere_warn_once(annotation) -> None:
+    """A trained pipe would forget all it knows."""
+    nlp = make_pipeline()
+    data = [Example.from_dict(nlp.make_doc("p53 binds"), annotation)]
+    place = "doc.ents" if "entities" in annotation else r"doc.spans\['mine'\]"
+    with pytest.warns(UserWarning, match=rf"doc.spans\['sc'\], but there is {place}") as caught:
+        for _ in range(2):
+            nlp.update(data, sgd=nlp.create_optimizer())
+    assert len(caught) == 1
+
+
+def test_batches_without_entities_and_partly_annotated_ones_do_not_warn() -> None:
+    nlp = make_pipeline()
+    plain = Example.from_dict(nlp.make_doc("so be it"), {})
+    ents = Example.from_dict(nlp.make_doc("p53 binds"), {"entities": [(0, 3, "GENE")]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.update([plain], sgd=nlp.create_optimizer())
+        nlp.update([ents, *make_examples(nlp)], sgd=nlp.create_optimizer())
+
+
+def test_a_rate_that_stays_0_warns_once() -> None:
+    nlp = make_pipeline()
+    schedule = {"initial_rate": 0.1, "warmup_steps": 2, "total_steps": 4}
+    sgd = AdamW(warmup_linear(**schedule), head_learn_rate=warmup_linear(**schedule))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            nlp.update(make_examples(nlp), sgd=sgd)
+            sgd.step_schedules()
+        nlp.update(make_examples(nlp), sgd=sgd)  # 0 once more, as at the beginning
+    with pytest.warns(
+        UserWarning, match="'ner'.*learning rate has been 0.*step_schedules"
+    ) as caught:
+        for _ in range(3):
+            nlp.update(make_examples(nlp), sgd=sgd)
+    assert len(caught) == 1
+
+
+def test_a_frozen_encoder_does_not_count_as_standstill() -> None:
+    nlp = make_pipeline()
+    sgd = AdamW(0.0, head_learn_rate=0.001)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            nlp.update(make_examples(nlp), sgd=sgd)
+
+
+def test_batches_end_with_many_words_too(trained, monkeypatch) -> None:
+    """Long docs would need memory for all of a batch; docs come out as soon as they are read."""
+    monkeypatch.setattr(component, "BATCH_WORDS", 12)
+    pipe, docs = trained.get_pipe("ner"), texts(trained)
+    read: List[int] = []
+    found = pipe.predict
+    monkeypatch.setattr(pipe, "predict", lambda docs: read.append(len(docs)) or found(docs))
+    lengths, sizes = [len(doc) for doc in docs], []
+    taken = pipe.pipe(iter(docs), batch_size=3)
+    assert_same(list(taken), [pipe(doc) for doc in texts(trained)])
+    while sum(sizes) < len(docs):
+        rest, n = lengths[sum(sizes) :], 1
+        while n < min(3, len(rest)) and sum(rest[:n]) < 12:
+            n += 1
+        sizes.append(n)
+    assert read[: len(sizes)] == sizes and 1 < len(sizes) < len(docs)
 
 
 def test_no_labels_at_all_is_an_error() -> None:

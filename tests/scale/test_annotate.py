@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,11 +19,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import spacy
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.files import DRAFT
-from spacy_nested_ner.scale.outputs import MANIFEST
+from spacy_nested_ner.scale.outputs import MANIFEST, withdraw
 from tests.conftest import heed_interrupts
 from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
@@ -236,6 +238,21 @@ def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
     assert [path.name for path in output.iterdir()] == ["letter"]
 
 
+def test_a_spans_key_that_the_pipeline_does_not_write(model, parts, tmp_path):
+    output, other = tmp_path / "out", tmp_path / "blank"
+    printed = annotate(model, parts, output, "--spans-key", "ents", code=1)
+    assert "predicts nothing under spans key 'ents'; it uses: 'sc'" in printed
+    assert "Nothing was written" in printed and not output.exists()
+    spacy.blank("en").to_disk(other)
+    assert "it uses: none" in annotate(other, parts, output, code=1) and not output.exists()
+
+
+def test_what_has_rows_is_not_withdrawn(whole, tmp_path):
+    output = tmp_path / "out"
+    shutil.copytree(whole, output)
+    assert not withdraw(output) and files(output) == files(whole)
+
+
 def test_a_run_killed_before_its_manifest_was_there(model, parts, tmp_path):
     output = tmp_path / "out"
     (output / f"{DRAFT}ab12" / "new").mkdir(parents=True)
@@ -260,6 +277,15 @@ def test_errors_of_the_fragments_that_were_there_count_after_resume(model, tmp_p
     run = (model, tmp_path / "in.jsonl", tmp_path / "out")
     assert "1 text has an error in its row instead" in annotate(*run)
     assert "1 text has an error in its row instead" in annotate(*run, "--resume")
+
+
+def test_a_run_without_any_entities_for_errors_alone_has_failed(model, tmp_path):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": "p53"}, indent=2))
+    run = (model, tmp_path / "in.jsonl", tmp_path / "out")
+    for printed in (annotate(*run, code=1), annotate(*run, "--resume", code=1)):
+        assert "Every text has an error in its row instead of entities." in printed
+        assert "The text with the id 'in.jsonl:1': the line is no JSON" in printed
+        assert pq.read_table(tmp_path / "out").num_rows == 3
 
 
 def test_files_that_count_their_texts_anew_are_told_of(model, tmp_path):

@@ -13,6 +13,7 @@ import spacy
 from spacy.language import Language
 
 from spacy_nested_ner.scale import Annotator, pipelines
+from spacy_nested_ner.scale.inputs import checked
 from tests.conftest import SMALL_MODELS, make_pipeline, train
 from tests.scale.pipelines import TEXTS, assert_annotated
 
@@ -25,6 +26,12 @@ def table(texts, ids=None, text="text", id="id") -> pa.Table:
 def fails(doc):
     if "fail" in doc.text:
         raise KeyError(f"cannot read {doc.text!r}")
+    return doc
+
+
+@Language.component("scale_test_fails_on_two_words")
+def fails_on_two_words(doc):
+    assert doc.text != "Two words."
     return doc
 
 
@@ -113,8 +120,18 @@ def test_a_text_that_fails_has_its_error_and_costs_nobody_else(model, tmp_path):
 
 
 def test_a_key_without_spans_is_an_error_that_names_the_keys(model):
-    [row] = Annotator(model, spans_key="nest")(table(["p53"])).to_pylist()
-    assert "no spans under 'nest'. Its spans keys: 'sc'" in row["error"]
+    annotator = Annotator(model, spans_key="nest")
+    with pytest.raises(ValueError, match="under spans key 'nest'; it uses: 'sc'"):
+        annotator(table(["p53"]))
+    with pytest.raises(ValueError, match="under spans key 'nest'"):
+        annotator.actor()
+
+
+def test_a_pipeline_that_fails_on_other_texts_is_no_pipeline_without_the_key(model, tmp_path):
+    nlp = spacy.load(model)
+    nlp.add_pipe("scale_test_fails_on_two_words", first=True)
+    nlp.to_disk(tmp_path)
+    assert_annotated(Annotator(tmp_path)(table(TEXTS)).to_pylist(), model, TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +158,27 @@ def test_what_is_no_text_is_an_error_of_its_rows(model):
     assert all("'text' is int64, not text" in row["error"] for row in rows)
     broken = pa.array([b"p53", b"\xff\xfe", None]).cast(pa.binary()).view(pa.string())
     rows = annotator(table(broken)).to_pylist()
-    assert rows[0]["error"] is None and "not UTF-8" in rows[1]["error"]
-    assert "null" in rows[2]["error"]
+    assert rows[0]["error"] is None and "null" in rows[2]["error"]
+    assert rows[1]["error"] == "the text is not UTF-8: byte 0xFF; save the file in UTF-8"
+
+
+def test_errors_are_those_of_the_files(model):
+    texts = ["IL-2\0gene", "half a pair: \ud800", "\udcff", "p53"]
+    errors = Annotator(model).annotate(["1", "2", "3", "4"], texts)["error"].to_pylist()
+    assert errors[:3] == [checked(text).problem for text in texts[:3]] and errors[3] is None
+    assert errors[0] == "the text holds a NUL character; remove it, or save the file in UTF-8"
+    assert "the text is not UTF-8: 'utf-8' codec can't encode" in errors[1]
+    rows = Annotator(model)(table(["IL-2\0gene"])).to_pylist()
+    assert rows[0]["error"] == errors[0]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_binary()], ids=str)
+def test_an_id_that_is_not_utf8_costs_no_other_row_anything(model, kind):
+    ids = pa.array([b"a\xc3\xa4", b"b\xff", None])
+    ids = ids.view(kind) if kind == pa.string() else ids.cast(kind)
+    rows = Annotator(model)(pa.table({"id": ids, "text": TEXTS[:3]})).to_pylist()
+    assert [row["id"] for row in rows] == ["aä", r"b\xff", None]
+    assert_annotated(rows, model, TEXTS[:3])
 
 
 def test_missing_columns_are_named(model):

@@ -14,7 +14,7 @@ import spacy
 from spacy.tokens import DocBin
 
 from spacy_nested_ner.scale import inputs
-from spacy_nested_ner.scale.inputs import Columns, InputError, cut, input_files, read
+from spacy_nested_ner.scale.inputs import Columns, InputError, checked, cut, input_files, read
 from spacy_nested_ner.scale.rows import Unusable
 
 
@@ -33,7 +33,7 @@ def everything(path: Path, columns=None, limit=0, size=2):
     for each in fragments:
         for ids, texts in read(each, columns, size):
             assert 0 < len(ids) == len(texts) <= size
-            rows += zip(ids, texts)
+            rows += zip(ids, map(checked, texts))
     return rows, [each.rows for each in fragments]
 
 
@@ -126,6 +126,15 @@ def test_csv_with_line_breaks_and_quotes(tmp_path):
     assert rows[-1][0] == "f" and "not UTF-8" in rows[-1][1].problem
 
 
+def test_a_csv_file_without_a_header_has_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"")
+    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbf\r\n")
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "d.csv.bz2").write_bytes(b"")
+    (tmp_path / "e.csv").write_bytes(b"text\none\n")
+    assert everything(tmp_path) == ([("e.csv:1", "one")], [1])
+
+
 def test_csv_fields_longer_than_the_module_takes_by_itself(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_text(f"text\n{'x' * 200_000}\nend\n")
@@ -145,6 +154,28 @@ def test_parquet_by_row_groups(tmp_path):
     assert rows[0][1] == "a" and "null" in rows[1][1].problem
     rows, _ = everything(path, Columns(id="other"))
     assert [name for name, _ in rows] == ["1"] * 5
+
+
+def test_an_id_in_parquet_that_is_not_utf8_is_written_otherwise(tmp_path):
+    ids = pa.array([b"a", b"b\xff", None])
+    for name, column in {"a": ids, "b": ids.view(pa.string())}.items():
+        pq.write_table(
+            pa.table({"id": column, "text": ["x", "y", "z"]}), tmp_path / f"{name}.parquet"
+        )
+        rows, _ = everything(tmp_path / f"{name}.parquet")
+        assert rows == [("a", "x"), (r"b\xff", "y"), (f"{name}.parquet:3", "z")]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.int64(), pa.dictionary(pa.int32(), pa.binary())])
+def test_a_parquet_column_of_another_type_is_no_text(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": ["1"], "text": pa.nulls(1, kind)}), path)
+    with pytest.raises(InputError) as error:
+        everything(path)
+    assert str(error.value) == (
+        f"{path}: its column 'text' is {kind}, not text. Save it as strings, or give --text"
+    )
+    assert everything(path, Columns(text="id"))[0] == [("1", "1")]
 
 
 def test_docs_of_a_spacy_file(tmp_path):
@@ -245,7 +276,6 @@ def test_the_first_rows_alone(tmp_path, limit, sizes):
         ("a.csv", "id;text\n1;x\n", "'id;text'. They are separated by ';', where commas are"),
         ("a.csv", "id\ttext\n1\tx\n", r"separated by '\t', where commas are expected"),
         ("a.parquet.gz", "", "of no known kind"),
-        ("a.csv", "", "no column 'text'. Its columns: none"),
         ("a.parquet", "no Parquet", "a.parquet cannot be read"),
         ("a.spacy", "no docs", "a.spacy cannot be read"),
         ("a.pdf", "", "of no known kind. Expected .parquet, .jsonl, .csv, .txt, .spacy"),

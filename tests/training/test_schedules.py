@@ -97,6 +97,31 @@ def test_the_last_step_is_scored_or_nearly_so() -> None:
         eval_frequency(100, 0)
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"@schedules": "spacy_nested_ner.warmup_linear.v1", "initial_rate": 0.1},
+        {"@schedules": "spacy_nested_ner.warmup_cosine.v1", "initial_rate": 0.1},
+        {
+            "@schedules": "spacy_nested_ner.two_stage_linear.v1",
+            "first_rate": 0.0,
+            "second_rate": 0.1,
+            "split_step": 0.2,
+        },
+    ],
+    ids=lambda schedule: schedule["@schedules"],
+)
+def test_a_loop_of_unknown_length_learns_at_the_peak(schedule: dict) -> None:
+    """As in `nlp.create_optimizer()`, which resolves [training.optimizer] alone."""
+    if "initial_rate" in schedule:
+        schedule = {**schedule, "warmup_steps": 0.1}
+    resolve = spacy.registry.resolve
+    rates = resolve({"rate": {**schedule, "total_steps": "${training.max_steps}"}})["rate"]
+    assert first(rates, 50) == [0.1] * 50
+    with pytest.raises(ValueError, match="total_steps must be a number of steps, not 'many'"):
+        resolve({"rate": {**schedule, "total_steps": "many"}})
+
+
 def test_resolve_from_a_config() -> None:
     config = {
         "@optimizers": "spacy_nested_ner.AdamW.v1",
