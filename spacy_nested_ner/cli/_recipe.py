@@ -134,7 +134,7 @@ def recipe_for(
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
     train = {**report["train"], "sentences": count_sentences(train_path, spans_key, lang)}
     if optimize is None:
-        optimize = goal_for(encoder, train)
+        optimize = goal_for(encoder, train["sentences"])
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     factories = tuple(get_system(name).factory for name in BEST_FIRST)
@@ -195,9 +195,9 @@ def count_sentences(path: Path, spans_key: str, lang: str) -> int:
     )
 
 
-def goal_for(encoder: str, train: Mapping[str, Any]) -> Optional[str]:
-    """What to optimize where nobody says. train: see `described`."""
-    few = train["sentences"] <= FEW_SENTENCES
+def goal_for(encoder: str, sentences: int) -> Optional[str]:
+    """What to optimize where nobody says. sentences: of train, see `count_sentences`."""
+    few = sentences <= FEW_SENTENCES
     return SPEED if few and encoder not in (CNN, LISTENER) else None
 
 

@@ -41,7 +41,7 @@ def card_cli(
     import srsly
 
     from spacy_nested_ner.cli.evaluate import write_json
-    from spacy_nested_ner.evaluation.scores.card import check_about, described_meta
+    from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
     from spacy_nested_ner.files import written_folder
 
     path = model / "meta.json"
@@ -54,7 +54,8 @@ def card_cli(
         check_about(facts, str(about))
         try:
             meta = described_meta(srsly.read_json(path), report, facts)
-        except (KeyError, IndexError, TypeError) as err:
+            known = is_of(report, model, meta)
+        except (AttributeError, KeyError, IndexError, TypeError) as err:
             problem = "is not what `nested-ner evaluate --output` writes. Evaluate again."
             raise ValueError(f"{metrics} {problem}") from err
         except ValueError as err:
@@ -65,6 +66,9 @@ def card_cli(
             with written_folder(output, marker="meta.json") as draft:
                 shutil.copytree(model, draft, dirs_exist_ok=True)
                 write_json(draft / "meta.json", meta)
+    if not known:
+        name = report["pipelines"][0]["model"]
+        msg.warn(f"{metrics} has scores of {name}. If that is not {model}, evaluate this one.")
     msg.good("Model card in")
     typer.echo(str(((output or model) / "meta.json").resolve()))
 

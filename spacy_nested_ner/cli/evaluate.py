@@ -128,11 +128,11 @@ def evaluate(
     pipelines: List[Dict[str, Any]] = []
     warnings: List[str] = []
     for model, name in zip(models, short_names(models)):
-        found, parts, known = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
+        found, parts, known, own = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
         runs.append(found.run)
         pipelines.append({"name": name, "model": model, "components": parts, **found.to_dict()})
         about = f"{name}: " if len(models) > 1 else ""
-        warnings += [about + remark for remark in remarks(pipelines[-1], spans_key, known)]
+        warnings += [about + remark for remark in remarks(pipelines[-1], spans_key, known, own)]
     return {
         "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
         "pipelines": pipelines,
@@ -149,10 +149,10 @@ def _run(
     ents: bool,
     batch_size: Optional[int],
     gold_tokens: bool,
-) -> "Tuple[Evaluation, List[str], List[str]]":
-    """What it predicts, its components, and the labels that it knows."""
+) -> "Tuple[Evaluation, List[str], List[str], bool]":
+    """What it predicts, its components, the labels that it knows, whether it sets sentences."""
     from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
-    from spacy_nested_ner.evaluation.scores.remarks import known_labels
+    from spacy_nested_ner.evaluation.scores.remarks import known_labels, sets_sentences
 
     nlp = load_pipeline(model)
     docs = read_gold(nlp, data_path)
@@ -161,7 +161,7 @@ def _run(
     except ValueError as err:
         raise ValueError(f"{model} on {data_path}: {err}") from err
     known = [] if ents else known_labels(nlp, spans_key)
-    return found, list(nlp.pipe_names), known
+    return found, list(nlp.pipe_names), known, sets_sentences(nlp)
 
 
 def _progress(docs: "Iterator[Doc]", total: int, what: str) -> "Iterable[Doc]":

@@ -154,7 +154,8 @@ def print_report(report: Mapping[str, Any]) -> None:
         ("lost entities", "lost"),
     ):
         _numbers(title, {name: each[key] for name, each in splits.items()})
-    _lengths(splits["train"]["length_by_label"])
+    train = splits["train"]
+    _lengths({label: train["length_by_label"][label] for label in train["labels"]})
     _limits(report["limits"])
     for name, each in splits.items():
         _tokens(name, each["other_tokens"])
@@ -197,9 +198,14 @@ def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
     if all(key.isdecimal() for key in keys):
         keys.sort(key=int)
     rows = [(key, *(str(counts.get(key, 0)) for counts in columns.values())) for key in keys]
-    if len(rows) > MANY:
-        rows = [*rows[:MANY], (f"... {len(rows) - MANY} more", *("" for _ in columns))]
-    msg.table(rows, header=(title, *columns), divider=True, aligns=("l", *"r" * len(columns)))
+    msg.table(_cut(rows), header=(title, *columns), divider=True, aligns=("l", *"r" * len(columns)))
+
+
+def _cut(rows: List[Tuple[str, ...]]) -> List[Tuple[str, ...]]:
+    """The first rows, and how many there are more."""
+    if len(rows) <= MANY:
+        return rows
+    return [*rows[:MANY], (f"... {len(rows) - MANY} more", *("" for _ in rows[0][1:]))]
 
 
 def _lengths(by_label: Mapping[str, Mapping[str, float]]) -> None:
@@ -209,7 +215,7 @@ def _lengths(by_label: Mapping[str, Mapping[str, float]]) -> None:
         for label, each in by_label.items()
     ]
     header = ("words by label (train)", "mean", *percentiles)
-    msg.table(rows, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+    msg.table(_cut(rows), header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
 
 
 def _tokens(split: str, found: Mapping[str, Any]) -> None:

@@ -67,7 +67,9 @@ def load_pipeline(model: str) -> Language:
     except OSError as err:
         if is_pipeline:
             raise ValueError(_what_fails(folder, err)) from err
-        remedy = "Give the folder that `spacy train` wrote, such as model-best."
+        remedy = (
+            "Give the folder that `spacy train` wrote, such as model-best, or install the package."
+        )
         raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
     except Exception as err:  # spaCy's readers of JSON, msgpack and arrays raise what they like
         raise ValueError(_what_fails(folder, err)) from err

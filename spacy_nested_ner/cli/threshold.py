@@ -10,7 +10,12 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import (
+    check_arguments,
+    load_pipeline,
+    read_examples,
+    read_gold,
+)
 
 DataArg = Annotated[
     Path,
@@ -34,23 +39,36 @@ def threshold_cli(
 ) -> None:
     """Find the threshold of each component that scores spans at which strict F1 is highest.
 
-    `spacy train` does so by itself with the shipped configs. Without --output the thresholds are
-    only shown.
+    It predicts from raw text, or with the tokens of DATA where a text is not known. `spacy train`
+    does so by itself with the shipped configs, on the tokens that it learns from. Without --output
+    the thresholds are only shown.
     """
     from spacy.cli._util import setup_gpu
+    from spacy.training import Example
 
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         describe,
         fit_thresholds,
         with_thresholds,
     )
+    from spacy_nested_ner.evaluation.scores.raw_text import raw_doc, raw_text
     from spacy_nested_ner.files import written_folder
 
     with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
-        fits, reasons = fit_thresholds(nlp, read_examples(nlp, data_path)[: limit or None])
+        gold = read_gold(nlp, data_path)[: limit or None]
+        unknown = sum(raw_text(doc) is None for doc in gold)
+        if unknown:
+            msg.warn(
+                f"The texts of {unknown} docs are not known, only their words: the thresholds are "
+                "those for the tokens of the data."
+            )
+            examples = read_examples(nlp, data_path)[: limit or None]
+        else:
+            examples = [Example(raw_doc(nlp, doc), doc) for doc in gold]
+        fits, reasons = fit_thresholds(nlp, examples)
         if not fits:
             why = " ".join(f"'{name}': {reason}." for name, reason in reasons.items())
             raise ValueError(f"No threshold in {model} can be chosen by {data_path}. {why}")

@@ -132,7 +132,8 @@ class SplitStatistics:
     dropped: Counter = field(default_factory=Counter)
 
     def add(self, doc: Doc, spans_key: str, dropped: Dropped) -> None:
-        """Count one doc. Entities are taken as lying within one sentence: the one they start in."""
+        """Count one doc. Entities are taken as lying within one sentence: the one they start in. A
+        span that has a label twice counts once."""
         self.documents += 1
         self.tokens += len(doc)
         self.dropped.update(dropped)
@@ -213,7 +214,8 @@ class SplitStatistics:
 
 
 def _by_sentence(doc: Doc, spans_key: str) -> List[List[Tuple[int, int, str]]]:
-    spans = [(span.start, span.end, span.label_) for span in doc.spans.get(spans_key, [])]
+    group = doc.spans.get(spans_key, [])
+    spans = list(dict.fromkeys((span.start, span.end, span.label_) for span in group))
     if not doc.has_annotation("SENT_START"):
         return [spans]
     starts = [sentence.start for sentence in doc.sents]

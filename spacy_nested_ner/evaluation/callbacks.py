@@ -28,6 +28,8 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
 from spacy_nested_ner.files import written_folder
 
 RATES = ("learn_rate", "head_learn_rate")
+WHOLE = 0.9
+"""Share of max_steps from which on a training counts as a whole one."""
 
 
 def make_fit_threshold() -> Callable[[Language], Language]:
@@ -143,7 +145,7 @@ def make_console_logger(
                 print(_how_to_go_on(nlp, saved_to), file=stdout)
             elif scores:
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
-                for problem in _problems(nlp, best, step, steps - 1, gain):
+                for problem in _problems(nlp, scores, steps - 1, gain):
                     print(msg.warn(problem), file=stdout)
 
         return log_step, finalize
@@ -161,10 +163,24 @@ def _how_to_go_on(nlp: Language, saved_to: str) -> str:
 
 
 def _problems(
-    nlp: Language, best: float, best_step: int, last_step: int, fitted: float
+    nlp: Language, scores: List[Tuple[float, int]], last_step: int, fitted: float
 ) -> List[str]:
-    """What is wrong with a training, each with the remedy. fitted: F at the best threshold."""
+    """What is wrong with a training, each with the remedy. scores: with their steps. fitted: F at
+    the best threshold."""
     found = []
+    best, best_step = max(scores)
+    first_best = min(step for score, step in scores if score == best)
+    rising = _still_rising(nlp, last_step)
+    training = nlp.config.interpolate()["training"]
+    cut = _cut_short(training, last_step, last_step - first_best)
+    if cut == "patience" and best:
+        rising = False  # it is there to end a training that gains nothing more
+    elif cut and (rising or not best):
+        return [
+            f"{cut} ended the training at step {last_step} of {training['max_steps']}. Learning "
+            f"rate and scoring follow max_steps: set --training.max_steps {last_step} or more, "
+            f"and --training.{cut} 0."
+        ]
     if not best and fitted:
         found.append(
             "The score is 0: no right entity in the dev data reaches the threshold of the config. "
@@ -180,13 +196,22 @@ def _problems(
             f"model-best is that of step 0 of {last_step}: no later score was better. Score more "
             "often (--training.eval_frequency) or lower the learning rate."
         )
-    if _still_rising(nlp, last_step):
+    if rising:
         found.append(
             f"Training ended at step {last_step}, while the learning rate was still rising. Train "
             "longer, or set warmup_steps of [training.optimizer.learn_rate] to a share of the "
             "steps, such as 0.08 with spacy_nested_ner.warmup_linear.v1."
         )
     return found
+
+
+def _cut_short(training: Dict[str, Any], last_step: int, without_gain: int) -> str:
+    """The setting that ended a training well before max_steps, "" if none did."""
+    if last_step >= WHOLE * training["max_steps"]:
+        return ""
+    if 0 < training["patience"] <= without_gain:
+        return "patience"
+    return "max_epochs" if training["max_epochs"] > 0 else ""
 
 
 def _still_rising(nlp: Language, last_step: int) -> bool:

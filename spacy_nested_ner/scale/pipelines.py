@@ -39,7 +39,9 @@ def locate(model: Union[str, os.PathLike]) -> str:
         return name
     folder = Path(name).resolve()
     if not (folder / "config.cfg").is_file():
-        remedy = "Give a folder that `spacy train` wrote, such as model-best, or a package."
+        remedy = (
+            "Give a folder that `spacy train` wrote, such as model-best, or install the package."
+        )
         raise ValueError(f"{name}: no trained pipeline there. {remedy}")
     return str(folder)
 

@@ -82,6 +82,33 @@ def test_a_copy_has_the_card(folder):
     )
 
 
+def test_scores_of_another_pipeline(folder):
+    model, metrics = folder / "model", folder / "metrics.json"
+    before = (model / "meta.json").read_bytes()
+    assert "has scores of" not in run("card", model, metrics, "--output", folder / "same")
+    moved = folder / "moved"
+    printed = run("card", folder / "same", metrics, "--output", moved)
+    assert f"has scores of {model}. If that is not {folder / 'same'}, evaluate" in printed
+    assert "### Test scores" in srsly.read_json(moved / "meta.json")["notes"]
+    package = srsly.read_json(metrics)
+    package["pipelines"][0]["model"] = "en_pipeline"  # its language and name
+    srsly.write_json(folder / "package.json", package)
+    assert "⚠" not in run("card", moved, folder / "package.json")
+    strict = package["pipelines"][0]["strict"]
+    scores = next(iter(strict["by_label"].values()))
+    strict["by_label"] = {"gene|protein": scores}
+    srsly.write_json(folder / "bar.json", package)
+    run("card", moved, folder / "bar.json", "--output", folder / "bar")
+    assert "gene\\|protein" in srsly.read_json(folder / "bar" / "meta.json")["notes"]
+    strict["by_label"] = {"species": scores}
+    package["pipelines"][0]["model"] = "en_other"
+    srsly.write_json(folder / "species.json", package)
+    printed = run("card", model, folder / "species.json", "--output", folder / "none", code=1)
+    assert f"species.json: has scores of en_other (species); {model} has other labels" in printed
+    assert not (folder / "none").exists()
+    assert (model / "meta.json").read_bytes() == before
+
+
 def test_what_is_wrong_is_named_and_nothing_is_written(folder):
     model, metrics = folder / "model", folder / "metrics.json"
     before = (model / "meta.json").read_bytes()

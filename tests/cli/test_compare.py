@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import _recipe, nested_ner_cli
@@ -81,6 +81,22 @@ def test_few_sentences_are_compared_without_adversarial_training(
         run(corpus, output, *options, "--cpu-clock")
         nlp = spacy.load(output / "locate_and_label_ner_seed0" / "model")
         assert nlp.get_pipe("ner").cfg["adversarial"] == adversarial
+
+
+def test_sentences_of_docs_without_boundaries_are_counted_by_rule(
+    corpus, tmp_path, tiny_bert, monkeypatch
+) -> None:
+    """One doc of 20 sentences is no little data."""
+    monkeypatch.setattr(_recipe, "FEW_SENTENCES", 10)
+    long = tmp_path / "corpus"
+    shutil.copytree(corpus, long)
+    doc = spacy.blank("en")("IL-2 rose. It fell. " * 10)
+    doc.spans["mine"] = [Span(doc, 0, 1, "PER")]
+    DocBin(docs=[doc]).to_disk(long / "train.spacy")
+    options = ("--system", "locate_and_label_ner", "--encoder", tiny_bert, "--minutes", 0.02)
+    run(long, tmp_path / "out", *options, "--cpu-clock")
+    nlp = spacy.load(tmp_path / "out" / "locate_and_label_ner_seed0" / "model")
+    assert nlp.get_pipe("ner").cfg["adversarial"] == 1
 
 
 def test_what_cannot_be_compared(corpus, tmp_path) -> None:

@@ -110,7 +110,7 @@ def test_evaluate_and_compare(folder, tmp_path):
 @pytest.mark.parametrize(
     "model, data, options, problem",
     [
-        ("nowhere", "gold.spacy", (), "no trained pipeline there"),
+        ("nowhere", "gold.spacy", (), "or install the package"),
         ("untrained", "gold.spacy", (), "was never trained. Train it"),
         ("right/model", "nowhere.spacy", (), "no such file"),
         ("right/model", "gold.spacy", ("--spans-key", "nest"), "The docs have: 'sc'"),

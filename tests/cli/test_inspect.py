@@ -151,6 +151,19 @@ def test_a_config_with_a_component_of_another_form(data, tmp_path, text, problem
     assert problem in " ".join(run("inspect", data, "--config", path, code=1).split())
 
 
+def test_many_labels_are_cut(tmp_path):
+    nlp = spacy.blank("en")
+    doc = nlp.make_doc("IL-2 gene")
+    labels = ["often", *(f"L{i:02}" for i in range(99))]
+    doc.spans["sc"] = [Span(doc, 0, 1, name) for name in labels] + [Span(doc, 0, 2, "often")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
+    printed = run("inspect", tmp_path / "train.spacy")
+    lengths = printed.partition("words by label")[2].splitlines()
+    assert lengths[2].startswith("often") and lengths[31].startswith("L28")
+    assert lengths[32].strip() == "... 70 more"
+    assert printed.count("fewer than 50") == 1
+
+
 def test_labels_that_only_look_like_numbers(tmp_path):
     nlp = spacy.blank("en")
     doc = nlp.make_doc("IL-2 gene")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin, Span
 
 from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline, train
@@ -39,6 +39,27 @@ def test_threshold_is_shown_and_saved(folder):
         assert threshold_of(output) == fit["threshold"] < 0.99
         assert nlp.evaluate(make_examples(nlp))["nested_f"] == pytest.approx(fit["f"])
     assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == set()
+
+
+def test_thresholds_are_those_for_raw_text_where_it_is_known(folder):
+    """Each letter is a token of the data, of which the pipeline knows none."""
+    nlp = spacy.load(folder / "model")
+    docs = []
+    for eg in make_examples(nlp):
+        text = eg.reference.text
+        places = [i for i, letter in enumerate(text) if letter != " "]
+        doc = Doc(nlp.vocab, words=[text[i] for i in places], user_data={"text": text})
+        doc.has_unknown_spaces = True
+        doc.spans["sc"] = [
+            Span(doc, places.index(s.start_char), places.index(s.end_char - 1) + 1, s.label)
+            for s in eg.reference.spans["sc"]
+        ]
+        docs.append(doc)
+    DocBin(docs=docs, store_user_data=True).to_disk(folder / "known.spacy")
+    DocBin(docs=docs).to_disk(folder / "unknown.spacy")
+    assert "'ner': threshold 0." in run("threshold", folder / "model", folder / "known.spacy")
+    printed = run("threshold", folder / "model", folder / "unknown.spacy", code=1)
+    assert "texts of 10 docs are not known" in printed and "no right entity" in printed
 
 
 def test_what_cannot_be_used_is_named_and_nothing_is_written(folder):

@@ -71,6 +71,14 @@ def test_training_ends_in_its_warm_up(tmp_path) -> None:
     assert "warmup_steps" in printed and "--training.max_steps" in printed
 
 
+def test_max_epochs_end_training(tmp_path) -> None:
+    _, printed = trained(tmp_path, "piqn_cnn", max_epochs=3)
+    assert "max_epochs ended the training at step 2 of 2500." in printed
+    assert "--training.max_steps 2 or more, and --training.max_epochs 0." in printed
+    assert printed.count("⚠") == 1
+    assert "Train longer" not in printed and "warmup_steps" not in printed
+
+
 def test_dev_without_entities_keeps_the_threshold(tmp_path) -> None:
     with pytest.warns(UserWarning, match="'ner': its threshold stays, the data has no entity"):
         _, printed = trained(tmp_path, "piqn_cnn", dev_key="other", max_steps=2)
@@ -87,6 +95,20 @@ def run_logger(nlp: Language, scores: List[float]) -> str:
         log_step({**info, "losses": {"ner": 1.0}})
     finalize()
     return " ".join(out.getvalue().split())
+
+
+def test_patience_ends_training() -> None:
+    nlp = make_pipeline("piqn_ner")
+    rate = {"@schedules": "warmup_linear.v1"}
+    rate = {**rate, "initial_rate": 0.1, "warmup_steps": 50, "total_steps": 100}
+    nlp.config["training"].update(patience=2, max_steps=100)
+    nlp.config["training"]["optimizer"]["learn_rate"] = rate
+    printed = run_logger(nlp, [0.0, 0.0, 0.0])
+    assert "patience ended the training at step 2 of 100." in printed
+    assert "--training.patience 0." in printed and printed.count("⚠") == 1
+    assert "⚠" not in run_logger(nlp, [0.1, 0.5, 0.2, 0.5])
+    nlp.config["training"].update(patience=0)
+    assert "still rising" in run_logger(nlp, [0.1, 0.5, 0.2, 0.3])
 
 
 def test_best_model_of_step_0() -> None:

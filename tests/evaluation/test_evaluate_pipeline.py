@@ -13,7 +13,7 @@ from spacy.util import filter_spans
 from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
 from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
-from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks
+from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks, sets_sentences
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
 
 TEXT = "antiCD28 growth. IL-2 rose."
@@ -49,6 +49,21 @@ def test_scores_are_from_raw_text_and_gold_tokens_stand_beside():
     assert found["documents_with_other_tokens"] == 1 and found["documents_without_text"] == 0
     (remark,) = remarks(found, "sc")
     assert "66.67 on raw text and 100.00 with gold tokens" in remark and "--tokens spacy" in remark
+
+
+def test_data_with_tokens_that_the_pipeline_did_not_learn_from():
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "protein", "pattern": "antiCD28"}])
+    doc = published()
+    doc.spans["sc"] = [Span(doc, 0, 2, "protein")]
+    found = evaluate_pipeline(nlp, [doc]).to_dict()
+    assert (found["raw_text"]["f"], found["gold_tokens"]["f"]) == (1.0, 0.0)
+    found.update(documents_with_other_tokens=300, documents_with_other_sentences=3)
+    (remark,) = remarks(found, "sc")
+    assert "In 300 docs the data has other tokens" in remark and "did not learn from" in remark
+    assert "convert this data with --tokens spacy" in remark and "what users get" in remark
+    assert "train again" not in remark and "sentence" not in remark.split("sentences. ")[1]
 
 
 def test_gold_tokens_alone():
@@ -120,7 +135,10 @@ def test_sentences_are_the_pipelines_own():
     assert found["documents_with_other_tokens"] == 0
     assert (found["raw_text"]["f"], found["gold_tokens"]["f"]) == (0.0, 1.0)
     nothing, differs = remarks(found, "sc")
-    assert "check its rules" in nothing and "sentencizer" in differs
+    assert "check its rules" in nothing and "add a sentencizer" in differs
+    assert not sets_sentences(nlp) and sets_sentences(rules("sentencizer"))
+    _, differs = remarks(found, "sc", own_sentences=True)
+    assert "add a sentencizer" not in differs and "trained senter" in differs
 
 
 @pytest.mark.parametrize(
@@ -156,6 +174,16 @@ def test_thresholds_of_components_and_the_best():
     (again,) = evaluate_pipeline(nlp, references).to_dict()["thresholds"]
     assert again["f"] == pytest.approx(own["best"]["f"])
     assert again["best"] == {"threshold": own["best"]["threshold"], "f": again["f"]}
+
+
+def test_thresholds_on_doc_ents():
+    nlp = train(make_pipeline("piqn_ner", threshold=0.9), 15)
+    references = [eg.reference for eg in make_examples(nlp)]
+    for doc in references:
+        doc.ents = filter_spans(doc.spans.pop("sc"))
+    found = evaluate_pipeline(nlp, references, ents=True).to_dict()
+    (own,) = found["thresholds"]
+    assert own["f"] == found["strict"]["micro"]["f"] < own["best"]["f"]
 
 
 def test_two_components_have_a_threshold_each():

@@ -222,6 +222,36 @@ def test_warnings(train):
     assert report["rare_labels"] == {"protein": 1, "RNA": 1, "cell": 1}
 
 
+def test_many_rare_labels_are_one_warning():
+    names = [f"L{i}" for i in range(7)]
+    data = [example(["a"], [(0, 1, name) for name in names])]
+    dev = inspect_split([example(["a"], [(0, 1, f"D{i}") for i in range(6)])], "sc")
+    found = inspection(inspect_split(data, "sc"), dev, [])
+    text = "\n".join(found["warnings"])
+    listed = "'L0' (1), 'L1' (1), 'L2' (1), 'L3' (1), 'L4' (1) and 2 more."
+    assert f"7 labels have fewer than 50 entities in train: {listed}" in text
+    assert "Labels in dev but not in train: D0, D1, D2, D3, D4 and 1 more." in text
+    assert "Label '" not in text and len(found["rare_labels"]) == 7
+
+
+def test_repeated_spans_count_once():
+    spans = [(0, 3, "DNA"), (1, 2, "protein"), (1, 2, "protein")]
+    data = [example(WORDS, spans)]
+    rows, _ = inspect_limits(data, config_components(config("spancat")), "sc")
+    found = inspect_split(data, "sc")
+    report = inspection(found, None, rows)
+    train = report["train"]
+    assert (train["entities"], train["repeated_entities"]) == (2, 1)
+    assert train["labels"] == {"DNA": 1, "protein": 1} and not train["same_span_labels"]
+    assert sum(found.mentions.values()) == 2 and found.lengths["protein"] == [1]
+    (repeated,) = (text for text in report["warnings"] if "repeated" in text)
+    assert repeated.startswith("1 entities of train are repeated")
+    assert not any("labels_per_span" in text for text in report["warnings"])
+    reach = [(0, 4, "A"), (0, 4, "A")]
+    (row,) = one_limit(list("abcde"), reach, config("spancat"))
+    assert row["entities_over"] == 1
+
+
 def test_numbers_agree_with_the_installed_settings():
     """What the pipe would say of its data is what the report says: no drift between the two."""
     nlp = spacy.blank("en")

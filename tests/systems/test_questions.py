@@ -106,6 +106,21 @@ def test_given_questions_win_over_the_source_and_missing_ones_are_told_once() ->
         collect_questions(model)
 
 
+@pytest.mark.parametrize("label", ["bio:DNA", "a=b", "#gene"])
+def test_labels_that_a_config_cannot_hold(label, tmp_path) -> None:
+    """configparser reads other names, or none."""
+    with pytest.warns(UserWarning, match="belong in the file"):
+        collect_questions(make_model(f"DNA {label}"))
+    with pytest.warns(UserWarning, match="no question for") as told:
+        collect_questions(make_model("DNA X-Y"))
+    assert "config" not in str(told[0].message)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({label: "Which ones?"}))
+    model = make_model(label, question_source=str(path))
+    collect_questions(model)
+    assert questions_of(model) == ["Which ones?"]
+
+
 def test_labels_that_are_asked_for_alike_are_told() -> None:
     model = make_model("PER CELL PERSON", query_kind="pseudo")
     with pytest.warns(

@@ -23,7 +23,7 @@ from spacy_nested_ner.corpora.parsing.edits import (
     too_long,
 )
 from spacy_nested_ner.corpora.parsing.settings import with_settings
-from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
+from spacy_nested_ner.corpora.parsing.text import BYTE_ORDER_MARK, read_lines, read_text
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
 from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
@@ -104,20 +104,19 @@ def _rank(file: Path) -> int:
 def _record(doc_id: str, file: Path, split: str, options: ReadOptions) -> Record:
     sgm = file.with_name(f"{doc_id}.sgm")
     whole, body = without_tags(read_text(sgm))
-    first, last = body
+    first, last = max(body[0], whole.startswith(BYTE_ORDER_MARK)), body[1]
     references = reference_edits(whole, first, last)
     edits = chain([(0, first, "")], references, [(last, len(whole), "")])
     rewritten = Rewritten(whole, (edit for edit in edits if edit[0] < edit[1]))
     spans: List[CharSpan] = []
     dropped: Dropped = Dropped()
     for mention in stream_xml(file, _ApfHandler(), EXPECTED):
-        if options.problems.attempt(_check, mention, whole, file) is None:
-            continue
-        place = rewritten.place(mention.start, mention.end)
-        if place is None:
-            dropped["outside of the text", mention.label] += 1
-        else:
+        found = options.problems.attempt(_located, mention, whole, file)
+        place = rewritten.place(*found) if found else None
+        if place:
             spans.append((*place, mention.label))
+        elif found:
+            dropped["outside of the text", mention.label] += 1
     return text_record(doc_id, split, rewritten.text, spans, options, dropped)
 
 
@@ -141,19 +140,22 @@ def without_tags(sgm: str) -> Tuple[str, Tuple[int, int]]:
     return text, (first or 0, len(text) if last is None else last)
 
 
-def _check(mention: Mention, text: str, file: Path) -> bool:
-    """Raise CorpusError unless the annotation and the text agree."""
-    start, end = mention.start, mention.end
-    possible = 0 <= start < end <= len(text) and not too_long(end - start, mention.text)
-    found = html.unescape(text[start:end]) if possible else text[max(0, start) :][:200]
-    if not possible or _squeezed(found) != _squeezed(mention.text):
-        raise CorpusError(
-            f"a mention of {mention.label} at {start} is {shortened(mention.text, 200)!r}, but "
-            f"the text has {shortened(found, 200)!r} there. The .sgm file has to be as it was "
-            "distributed.",
-            file,
-        )
-    return True
+def _located(mention: Mention, text: str, file: Path) -> Tuple[int, int]:
+    """Where the mention stands: at its offset, which may not count a byte order mark. Raises
+    CorpusError if the annotation and the text do not agree."""
+    found = ""
+    for shift in range(1 + text.startswith(BYTE_ORDER_MARK)):
+        start, end = mention.start + shift, mention.end + shift
+        possible = 0 <= start < end <= len(text) and not too_long(end - start, mention.text)
+        found = html.unescape(text[start:end]) if possible else text[max(0, start) :][:200]
+        if possible and _squeezed(found) == _squeezed(mention.text):
+            return start, end
+    raise CorpusError(
+        f"a mention of {mention.label} at {mention.start} is {shortened(mention.text, 200)!r}, but "
+        f"the text has {shortened(found, 200)!r} there. The .sgm file has to be as it was "
+        "distributed.",
+        file,
+    )
 
 
 def _squeezed(text: str) -> str:

@@ -1,8 +1,9 @@
 """BRAT standoff: `DOC.ann` with annotations beside `DOC.txt` with the text.
 
 Of the annotations only text-bound ones (`T`) are entities. Offsets are characters of the `.txt`
-file. Fragments with nothing but whitespace between them are one span, since BRAT cuts its spans at
-the ends of lines; other discontinuous annotations are dropped and counted.
+file, with or without its byte order mark. Fragments with nothing but whitespace between them are
+one span, since BRAT cuts its spans at the ends of lines; other discontinuous annotations are
+dropped and counted.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import logging
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple, Union
+from typing import Iterator, List, Optional, Sequence, Tuple, Union
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.edits import too_long
 from spacy_nested_ner.corpora.parsing.settings import no_settings
-from spacy_nested_ner.corpora.parsing.text import read_lines, read_text
+from spacy_nested_ner.corpora.parsing.text import BYTE_ORDER_MARK, read_lines, read_text
 from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped
@@ -71,6 +72,7 @@ def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
         if not file.is_file():
             raise CorpusError(f"no such file. BRAT standoff is {EXPECTED}.", file)
     text = read_text(ann.with_suffix(".txt"))
+    mark = int(text.startswith(BYTE_ORDER_MARK))
     spans: List[CharSpan] = []
     dropped: Dropped = Dropped()
     for number, line in read_lines(ann):
@@ -82,11 +84,12 @@ def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
             if place is None:
                 dropped["discontinuous", label] += 1
             else:
-                spans.append((*place, label))
+                start, end = place
+                spans.append((max(0, start - mark), end - mark, label))
         elif line.strip() and line[0] not in _OTHERS:
             problem = f"expected an annotation (T1, R1, E1 ...), not {line[:60]!r}."
             options.problems.report(CorpusError(problem, ann, number))
-    return text_record(ann.stem, split, text, spans, options, dropped)
+    return text_record(ann.stem, split, text[mark:], spans, options, dropped)
 
 
 def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tuple[int, int]], str]:
@@ -97,28 +100,34 @@ def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tup
         raise CorpusError(problem, path, number)
     _, label, offsets, covered = match.groups()
     try:
-        fragments = [tuple(map(int, pair.split())) for pair in offsets.split(";")]
+        fragments: Sequence[Tuple[int, ...]] = [
+            tuple(map(int, pair.split())) for pair in offsets.split(";")
+        ]
     except ValueError as err:  # thousands of digits
         raise CorpusError(str(err), path, number) from err
-    _check_fragments(fragments, covered, text, path, number)
+    problem = _problem(fragments, covered, text)
+    if problem and text.startswith(BYTE_ORDER_MARK):  # they may not count it
+        moved = [(start + 1, end + 1) for start, end in fragments]
+        if not _problem(moved, covered, text):
+            fragments, problem = moved, ""
+    if problem:
+        raise CorpusError(problem, path, number)
     for (_, end), (start, _) in pairwise(fragments):
         if text[end:start].strip():
             return None, label
     return (fragments[0][0], fragments[-1][1]), label
 
 
-def _check_fragments(
-    fragments: List[Tuple[int, ...]], covered: Optional[str], text: str, path: Path, number: int
-) -> None:
+def _problem(fragments: Sequence[Tuple[int, ...]], covered: Optional[str], text: str) -> str:
+    """Why the text does not have these fragments; empty if it has."""
     for start, end in fragments:
         if not 0 <= start < end <= len(text):
-            problem = f"the span {start} {end} is not in the text of {len(text)} characters."
-            raise CorpusError(problem, path, number)
+            return f"the span {start} {end} is not in the text of {len(text)} characters."
     if covered is None:
-        return
+        return ""
     long = too_long(sum(end - start for start, end in fragments), covered)
     shown = [(start, start + 200) for start, _ in fragments[:1]] if long else fragments
     found = " ".join(text[start:end] for start, end in shown)
     if long or found.split() != covered.split():
-        problem = f"the annotation says {covered!r}, but the .txt has {found!r} there."
-        raise CorpusError(problem, path, number)
+        return f"the annotation says {covered!r}, but the .txt has {found!r} there."
+    return ""

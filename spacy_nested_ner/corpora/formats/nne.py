@@ -12,7 +12,12 @@ from spacy_nested_ner.corpora.formats.lu_roth import FourLineSettings, Lines, fo
 from spacy_nested_ner.corpora.parsing.archives import is_tar, members, unpacked
 from spacy_nested_ner.corpora.parsing.paths import walk
 from spacy_nested_ner.corpora.parsing.settings import with_settings
-from spacy_nested_ner.corpora.parsing.text import decoded, numbered_lines, read_lines
+from spacy_nested_ner.corpora.parsing.text import (
+    BYTE_ORDER_MARK,
+    decoded,
+    numbered_lines,
+    read_lines,
+)
 from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import grouped
@@ -52,8 +57,8 @@ def _archived(path: Path) -> Iterator[Tuple[str, Lines]]:
     with unpacked(path) as archive:
         for member, stream in members(archive, ".mrg", path):
             name = f"{path} ({member})"
-            text = io.StringIO(decoded(stream.read(), name), newline="\n")
-            yield name, numbered_lines(text, name)
+            text = decoded(stream.read(), name).removeprefix(BYTE_ORDER_MARK)
+            yield name, numbered_lines(io.StringIO(text, newline="\n"), name)
 
 
 def _split_of_section(file: PurePosixPath) -> str:

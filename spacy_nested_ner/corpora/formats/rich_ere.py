@@ -22,7 +22,7 @@ from spacy_nested_ner.corpora.parsing.edits import (
 )
 from spacy_nested_ner.corpora.parsing.paths import check_input, walk
 from spacy_nested_ner.corpora.parsing.settings import no_settings
-from spacy_nested_ner.corpora.parsing.text import read_text
+from spacy_nested_ner.corpora.parsing.text import BYTE_ORDER_MARK, read_text
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
 from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
 from spacy_nested_ner.corpora.registry import readers
@@ -105,7 +105,9 @@ def _record(
 
 
 def _markup_edits(raw: str) -> Iterator[Edit]:
-    position = 0
+    position = int(raw.startswith(BYTE_ORDER_MARK))
+    if position:
+        yield 0, 1, ""
     for start, end in _markup_places(raw):
         yield from reference_edits(raw, position, start)
         yield start, end, ""

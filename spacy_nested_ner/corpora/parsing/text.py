@@ -10,6 +10,8 @@ from typing import IO, Iterator, Optional, TextIO, Tuple
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.archives import unpacked
 
+BYTE_ORDER_MARK = "\ufeff"
+
 
 def read_lines(path: Path) -> Iterator[Tuple[int, str]]:
     """Lines of a UTF-8 file, plain or gzipped, with their numbers from 1, without line ends.
@@ -49,7 +51,8 @@ def as_text(stream: IO[bytes]) -> TextIO:
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 file as it stands: line ends are kept, so that offsets hold.
+    """A whole UTF-8 file as it stands: line ends and a byte order mark are kept, so that
+    offsets hold.
 
     Raises CorpusError if the file is missing, damaged, not UTF-8, or holds a NUL character.
     """

@@ -17,6 +17,8 @@ from spacy_nested_ner.pipeline.segments import cut_segments
 
 RARE = 50
 """Fewer entities make a label rare: what `spacy debug data` says of new labels."""
+FEW = 5
+"""So many rare labels or more are one warning, with so many of them."""
 PERCENTILES = (50, 90, 95, 99, 100)
 
 
@@ -25,7 +27,8 @@ class SplitInspection:
     """One data set.
 
     counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
-    texts. mentions: entities by text and label. unannotated: docs without the spans key. lost:
+    texts. mentions: entities by text and label. repeated: spans that are there already with the
+    same label; they count once, as in the scores. unannotated: docs without the spans key. lost:
     entities that a pipe cannot learn from, by reason, see `gold_segments`. tokens: see
     `compare_tokens`.
     """
@@ -34,6 +37,7 @@ class SplitInspection:
     lengths: Dict[str, List[int]] = field(default_factory=dict)
     sentences: Counter = field(default_factory=Counter)
     mentions: Counter = field(default_factory=Counter)
+    repeated: int = 0
     unannotated: int = 0
     lost: Counter = field(default_factory=Counter)
     tokens: Dict[str, Any] = field(default_factory=dict)
@@ -50,6 +54,7 @@ class SplitInspection:
         return {
             **self.counts.to_dict(),
             "length_by_label": per_label,
+            "repeated_entities": self.repeated,
             "documents_without_annotation": self.unannotated,
             "lost": {reason: count for reason, count in self.lost.items() if count},
             "other_tokens": self.tokens,
@@ -68,11 +73,18 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
             found.unannotated += 1
             continue
         found.counts.add(doc, spans_key, Counter())
-        for span in doc.spans[spans_key]:
+        entities = _entities(doc, spans_key)
+        found.repeated += len(doc.spans[spans_key]) - len(entities)
+        for span in entities:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
         found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
     return found
+
+
+def _entities(doc: Doc, spans_key: str) -> List[Span]:
+    """Each span and label once."""
+    return list({(s.start, s.end, s.label): s for s in doc.spans[spans_key]}.values())
 
 
 def _sentences(doc: Doc) -> Iterator[Span]:
@@ -121,7 +133,7 @@ def inspect_limits(
         reason (see `gold_segments`), where windows differ the largest number.
     """
     annotated = [eg for eg in examples if spans_key in eg.reference.spans]
-    lengths = Counter(len(s) for eg in annotated for s in eg.reference.spans[spans_key])
+    lengths = Counter(len(s) for eg in annotated for s in _entities(eg.reference, spans_key))
     labels = {span.label_ for eg in annotated for span in eg.reference.spans[spans_key]}
     seen: Dict[Tuple[int, int], _Segments] = {}
     rows: List[Dict[str, Any]] = []
@@ -220,14 +232,19 @@ def inspection(
 
 
 def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
-    for label, count in report["rare_labels"].items():
-        yield f"Label {label!r} has {count} entities in train, fewer than {rare}."
+    rare_labels = report["rare_labels"]
+    if len(rare_labels) < FEW:
+        for label, count in rare_labels.items():
+            yield f"Label {label!r} has {count} entities in train, fewer than {rare}."
+    else:
+        found = [f"{label!r} ({count})" for label, count in rare_labels.items()]
+        yield f"{len(found)} labels have fewer than {rare} entities in train: {_first(found)}."
     for split in ("train", "dev"):
         yield from _split_warnings(split, report[split] or {})
     common = report["overlap"]
     if common:
         if common["labels_not_in_train"]:
-            yield f"Labels in dev but not in train: {', '.join(common['labels_not_in_train'])}."
+            yield f"Labels in dev but not in train: {_first(common['labels_not_in_train'])}."
         if common["sentences"]:
             yield (
                 f"{common['sentences']} sentences of dev ({common['sentences_percent']:.1f} %) are "
@@ -235,6 +252,11 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
             )
     for row in report["limits"]:
         yield from _limit_warnings(row)
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more
 
 
 def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
@@ -249,6 +271,11 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
         )
     for reason, count in found.get("lost", {}).items():
         yield f"{count} entities of {split} cannot be learned from: {reason}."
+    if found.get("repeated_entities"):
+        yield (
+            f"{found['repeated_entities']} entities of {split} are repeated, with the same span "
+            "and label; they count once."
+        )
     if found.get("crossing_pairs"):
         yield (
             f"{found['crossing_pairs']} pairs of spans in {split} cross; overlap = 'no_crossing' "

@@ -6,11 +6,13 @@ which hold what is told here.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from wasabi import MarkdownRenderer
 
 from spacy_nested_ner.evaluation.scores.metrics import PRF
+from spacy_nested_ner.evaluation.scores.remarks import some
 
 # What a file about the data may set in meta.json; its notes come after the scores.
 FIELDS = ("description", "author", "email", "url", "license", "sources", "notes")
@@ -50,6 +52,25 @@ def described_meta(
         "performance": performance,
         "notes": "\n\n".join(part for part in notes if part),
     }
+
+
+def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bool:
+    """Whether a report names a pipeline, by its folder or as a package.
+
+    Raises ValueError if it does not, and is on labels of which the pipeline has none.
+    """
+    (scores,) = report["pipelines"]
+    package = f"{meta.get('lang')}_{meta.get('name')}"
+    if scores["model"] == package or Path(scores["model"]).resolve() == model.resolve():
+        return True
+    labels = {label for each in meta.get("labels", {}).values() for label in each}
+    scored = scores["strict"]["by_label"]
+    if labels and labels.isdisjoint(scored):
+        raise ValueError(
+            f"has scores of {scores['model']} ({some(scored)}); {model} has other labels. "
+            "Evaluate it."
+        )
+    return False
 
 
 def check_about(about: Mapping[str, Any], name: str) -> None:
@@ -129,7 +150,11 @@ def _reliability(md: MarkdownRenderer, calibration: Mapping[str, Any]) -> str:
 
 def _table(md: MarkdownRenderer, column: str, rows: Sequence[Any]) -> str:
     body: List[List[str]] = [
-        [name, *(_percent(each[part]) for part in "prf"), str(each.get("gold", ""))]
+        [
+            name.replace("|", "\\|"),  # a bar would begin another cell
+            *(_percent(each[part]) for part in "prf"),
+            str(each.get("gold", "")),
+        ]
         for name, each in rows
     ]
     return md.table(body, [column, "P", "R", "F", "gold"], aligns=("l", "r", "r", "r", "r"))

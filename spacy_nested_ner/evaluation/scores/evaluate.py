@@ -129,7 +129,10 @@ def evaluate_pipeline(
         without_text,
         sum(first.other_tokens),
         sum(first.other_sentences),
-        [_facts(chosen, scored.found, each) for each in own.values()],
+        [
+            _facts(chosen, scored.found, each, ents and key == spans_key)
+            for key, each in own.items()
+        ],
     )
 
 
@@ -243,9 +246,12 @@ def _table(
 
 
 def _facts(
-    references: Sequence[Doc], found: Sequence[Dict[str, Dict[Entity, float]]], own: Threshold
+    references: Sequence[Doc],
+    found: Sequence[Dict[str, Dict[Entity, float]]],
+    own: Threshold,
+    ents: bool,
 ) -> Dict[str, Any]:
     key = own.spans_key
-    pairs = [(doc, each) for doc, each in zip(references, found) if key in doc.spans]
+    pairs = [(doc, each) for doc, each in zip(references, found) if is_annotated(doc, key, ents)]
     docs, known = [doc for doc, _ in pairs], [each for _, each in pairs]
-    return threshold_facts(own, _table(docs, known, key, own=own), _table(docs, known, key))
+    return threshold_facts(own, _table(docs, known, key, ents, own), _table(docs, known, key, ents))

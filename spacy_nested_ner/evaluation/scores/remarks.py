@@ -10,6 +10,8 @@ from spacy_nested_ner.evaluation.scores.metrics import PRF
 
 WORTH_A_REMARK = 0.01
 """Difference of F between raw text and gold tokens."""
+A_CAUSE = 0.1
+"""Other tokens, or other sentences, in fewer docs than this share of the other explain little."""
 FEW_ENTITIES, LITTLE = 20, 0.05
 """From so many gold entities on, an F below this is no accident."""
 LONGER = "Train it longer: more steps, and a warm-up that ends long before the last one."
@@ -19,6 +21,11 @@ def known_labels(nlp: Language, spans_key: str) -> List[str]:
     """Labels of the components that write under a spans key, as far as they tell."""
     pipes = (pipe for _, pipe in nlp.pipeline if getattr(pipe, "key", None) == spans_key)
     return [label for pipe in pipes for label in getattr(pipe, "labels", ())]
+
+
+def sets_sentences(nlp: Language) -> bool:
+    """Whether a component sets sentence boundaries, as a sentencizer does."""
+    return any("token.is_sent_start" in nlp.get_pipe_meta(name).assigns for name in nlp.pipe_names)
 
 
 def remark(
@@ -39,7 +46,7 @@ def remark(
     if labels and own and not labels & own:
         whose = "predicted label" if predicted else "label of the pipeline"
         return (
-            f"No {whose} ({_some(own)}) is one of the gold data ({_some(labels)}), "
+            f"No {whose} ({some(own)}) is one of the gold data ({some(labels)}), "
             "so that nothing can be right. Use a pipeline trained on data with the same labels."
         )
     if not score.predicted:
@@ -73,13 +80,19 @@ def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str
     )
 
 
-def _some(labels: Collection[str], most: int = 5) -> str:
+def some(labels: Collection[str], most: int = 5) -> str:
     more = f" and {len(labels) - most} more" if len(labels) > most else ""
     return ", ".join(sorted(labels)[:most]) + more
 
 
-def remarks(found: Dict[str, Any], spans_key: str, known: Collection[str] = ()) -> Iterator[str]:
-    """On the numbers of `Evaluation.to_dict`. known: see `known_labels`."""
+def remarks(
+    found: Dict[str, Any],
+    spans_key: str,
+    known: Collection[str] = (),
+    own_sentences: bool = False,
+) -> Iterator[str]:
+    """On the numbers of `Evaluation.to_dict`. known: see `known_labels`. own_sentences: see
+    `sets_sentences`."""
     own = next((each for each in found["thresholds"] if each["spans_key"] == spans_key), None)
     counts = {
         label: PRF(each["right"], each["predicted"], each["gold"])
@@ -96,19 +109,28 @@ def remarks(found: Dict[str, Any], spans_key: str, known: Collection[str] = ()) 
     text = "words joined by blanks" if found["documents_without_text"] else "raw text"
     yield (
         f"F is {100 * raw:.2f} on {text} and {100 * gold:.2f} with gold tokens and sentences. "
-        + " ".join(_remedies(found))
+        + " ".join(_remedies(found, raw > gold, own_sentences))
     )
 
 
-def _remedies(found: Dict[str, Any]) -> Iterator[str]:
+def _remedies(found: Dict[str, Any], better_raw: bool, own_sentences: bool) -> Iterator[str]:
     tokens, sentences = (found[f"documents_with_other_{what}"] for what in ("tokens", "sentences"))
-    if tokens:
-        yield (
-            f"In {tokens} docs the data has other tokens than the pipeline makes: convert the "
-            "training data with --tokens spacy and train again."
+    few = A_CAUSE * max(tokens, sentences)
+    unknown = ", which it did not learn from"
+    if tokens > few:
+        remedy = ": convert the training data with --tokens spacy and train again."
+        if better_raw:
+            remedy = f"{unknown}: convert this data with --tokens spacy to compare."
+        yield f"In {tokens} docs the data has other tokens than the pipeline makes{remedy}"
+    if sentences > few:
+        remedy = (
+            ": add a sentencizer or senter before the component, or train on docs as long as those "
+            "to come."
         )
-    if sentences:
-        yield (
-            f"In {sentences} docs the data has other sentences than the pipeline finds: add a "
-            "sentencizer or senter before the component, or train on docs as long as those to come."
-        )
+        if better_raw:
+            remedy = f"{unknown}."
+        elif own_sentences:
+            remedy = ": take another component for sentences, such as a trained senter."
+        yield f"In {sentences} docs the data has other sentences than the pipeline finds{remedy}"
+    if better_raw and not found["documents_without_text"]:
+        yield "The score on raw text is what users get."

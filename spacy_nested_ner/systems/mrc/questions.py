@@ -125,6 +125,12 @@ def questions_of(model: Model) -> List[str]:
     return [given.get(label) or from_template(label) for label in labels]
 
 
+NOT_IN_A_CONFIG = (
+    " A config ends a name at ':' or '=', and takes one that begins with '#', ';' or '[' for "
+    "something else: questions for such labels belong in the file."
+)
+
+
 def collect_questions(model: Model) -> None:
     """Read the source; the model's own questions win over it. Warns of labels without a question
     and of labels that share one."""
@@ -152,12 +158,18 @@ def report_templates(model: Model, labels: List[str]) -> None:
     """Warn once of all these labels that have no question."""
     missing = [label for label in labels if label not in model.attrs["questions"]]
     if missing and model.attrs["query_kind"] == "natural":
+        hint = NOT_IN_A_CONFIG if any(map(is_not_in_a_config, missing)) else ""
         warnings.warn(
             f"{ARCHITECTURE}: no question for the label(s) {', '.join(missing)}. A template asks "
             f"for them: '{from_template(missing[0])}'. Give a question for each in 'questions', "
-            "in the file of 'question_source', or with add_label(label, question=...).",
+            f"in the file of 'question_source', or with add_label(label, question=...).{hint}",
             stacklevel=2,
         )
+
+
+def is_not_in_a_config(label: str) -> bool:
+    """Whether a label cannot be the name of a setting in a file."""
+    return any(sign in label for sign in ":=") or label.startswith(("#", ";", "["))
 
 
 def set_question(model: Model, label: str, question: str) -> None:

@@ -82,6 +82,24 @@ def test_ace_checks_the_text(one_ace):
     assert (len(record.spans), problems.count) == (5, 2)
 
 
+@pytest.mark.parametrize("counted", [0, 1])
+def test_ace_with_a_byte_order_mark(one_ace, counted):
+    (plain,) = get_reader("ace")(one_ace, ReadOptions())
+    sgm, apf = (one_ace / f"PITFALL_ENG_20240101.0002.{end}" for end in ("sgm", "apf.xml"))
+    sgm.write_text(f"\ufeff{sgm.read_text('utf8')}", encoding="utf8")
+    moved = re.sub(
+        r'(START|END)="(\d+)"',
+        lambda match: f'{match[1]}="{int(match[2]) + counted}"',
+        apf.read_text("utf8"),
+    )
+    apf.write_text(moved, encoding="utf8")
+    (record,) = get_reader("ace")(one_ace, ReadOptions())
+    assert (record.text, record.spans) == (plain.text, plain.spans)
+    sgm.write_text("\ufeff" + re.sub("<[^>]*>", "", sgm.read_text("utf8")[1:]), encoding="utf8")
+    (record,) = get_reader("ace")(one_ace, ReadOptions())
+    assert len(record.spans) == len(plain.spans) and "\ufeff" not in record.text
+
+
 def test_ace_refuses_entity_declarations(one_ace):
     apf = one_ace / "PITFALL_ENG_20240101.0002.apf.xml"
     old = '<!DOCTYPE source_file SYSTEM "apf.v5.1.1.dtd">'

@@ -42,6 +42,32 @@ def test_discontinuous_annotations_are_counted(tmp_path):
     assert record.dropped == {("discontinuous", "VEH"): 1}
 
 
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_a_byte_order_mark_may_count_as_a_character(tmp_path, counted):
+    places = [[(0, 3)], [(4, 8)], [(9, 13), (14, 19)], [(23, 26), (32, 35)]]
+    covered = ["Mr.", "Dole", "left Paris", "the car"]
+    lines = [
+        f"T{i}\tX {';'.join(f'{a + counted} {b + counted}' for a, b in pairs)}\t{text}"
+        for i, (pairs, text) in enumerate(zip(places, covered))
+    ]
+    (record,) = get_reader("brat")(brat(tmp_path, *lines, text=MARK + TEXT), ReadOptions())
+    assert record.text == TEXT
+    assert entities(record) == [("Mr.", "X"), ("Dole", "X"), ("left\nParis", "X")]
+    assert record.dropped == {("discontinuous", "X"): 1}
+
+
+def test_an_annotation_of_the_byte_order_mark(tmp_path):
+    lines = (f"T1\tPER 0 9\t{MARK}Mr. Dole", "T2\tGPE 15 20")
+    (record,) = get_reader("brat")(brat(tmp_path, *lines, text=MARK + TEXT), ReadOptions())
+    assert entities(record) == [("Mr. Dole", "PER"), ("Paris", "GPE")]
+    brat(tmp_path, "T1\tPER 9 13\tDole", text=MARK + TEXT)
+    with pytest.raises(CorpusError, match=r"says 'Dole', but the \.txt has ' lef' there"):
+        list(get_reader("brat")(tmp_path, ReadOptions()))
+
+
 @pytest.mark.parametrize(
     "line, problem",
     [

@@ -34,6 +34,20 @@ def test_texts_without_annotations_are_counted(samples, tmp_path):
     assert record.dropped == {(".txt without .ann", ""): 1}
 
 
+def test_a_byte_order_mark_is_no_word(samples, tmp_path):
+    for file in (samples / "litbank" / "brat").glob("74_*"):
+        mark = b"\xef\xbb\xbf" if file.suffix == ".txt" else b""
+        (tmp_path / file.name).write_bytes(mark + file.read_bytes())
+    (plain,) = (
+        record
+        for record in get_reader("litbank")(samples / "litbank" / "brat", ReadOptions())
+        if record.doc_id.startswith("74_")
+    )
+    (record,) = get_reader("litbank")(tmp_path, ReadOptions())
+    assert (record.text, record.words, record.spans) == (plain.text, plain.words, plain.spans)
+    assert record.sentence_starts == plain.sentence_starts
+
+
 def texts(record):
     return [text for text, _ in entities(record)]
 

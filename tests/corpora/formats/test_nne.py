@@ -39,6 +39,15 @@ def test_nne_folder_and_archive(tmp_path):
     assert [record.text for record in articles] == ["Bell of LA a"] * 3
 
 
+def test_a_byte_order_mark_in_an_archive_is_no_text(tmp_path):
+    file = tmp_path / "wsj_0700.mrg"
+    file.write_text("\ufeff" + "\n".join(SENTENCES), encoding="utf8")
+    with tarfile.open(tmp_path / "nne.tar.gz", "w:gz") as archive:
+        archive.add(file, "nne/07/wsj_0700.mrg")
+    for path in (file, tmp_path / "nne.tar.gz"):
+        assert read("nne", path)[0].words == ["Bell", "of", "LA"]
+
+
 def test_one_label_per_span(tmp_path):
     file = tmp_path / "dev.txt"
     file.write_text("Bell\nNNP\n0,1 ORG|0,1 NAME\n\n", encoding="utf8")

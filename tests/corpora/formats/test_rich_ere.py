@@ -38,6 +38,23 @@ def test_rich_ere_offsets_one_beside(samples, tmp_path):
         list(get_reader("rich-ere")(tmp_path, ReadOptions()))
 
 
+@pytest.mark.parametrize("counted", [0, 1])
+def test_rich_ere_with_a_byte_order_mark(samples, tmp_path, counted):
+    for file in (samples / "ace" / "kbp2017" / "data").rglob("NYT*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (plain,) = get_reader("rich-ere")(tmp_path, ReadOptions())
+    ere = tmp_path / "NYT_ENG_20240101.0001.rich_ere.xml"
+    for file in tmp_path.iterdir():
+        text = file.read_text("utf8")
+        if file == ere:
+            text = re.sub(r'offset="(\d+)"', lambda m: f'offset="{int(m[1]) + counted}"', text)
+        else:
+            text = f"\ufeff{text}"
+        file.write_text(text, encoding="utf8")
+    (record,) = get_reader("rich-ere")(tmp_path, ReadOptions())
+    assert (record.text, record.spans) == (plain.text, plain.spans)
+
+
 def test_rich_ere_in_several_files(samples, tmp_path):
     for file in (samples / "ace" / "kbp2017" / "data").rglob("*.xml"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
