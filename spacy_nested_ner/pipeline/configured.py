@@ -39,7 +39,7 @@ class ConfiguredPipe(TrainablePipe):
         self.scorer = scorer
         self._options = system_of(model).options
         self._warned: Set[str] = set()
-        self._taken: Dict[type, Tuple[Dict[str, Any], Any]] = {}
+        self._taken: Dict[type, Tuple[Dict[str, Any], List[type], Any]] = {}
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "learned_from": dict(NOTHING_SEEN),
@@ -94,11 +94,12 @@ class ConfiguredPipe(TrainablePipe):
         """Settings of a kind, checked where the values are not those of the last time: every doc
         asks for them."""
         last = self._taken.get(kind)
-        if last is None or last[0] != values:
+        types = [type(value) for value in values.values()]  # 1 is equal to True, and no flag
+        if last is None or last[0] != values or last[1] != types:
             self._check_names()
             with self._named():
-                last = self._taken[kind] = (dict(values), take(kind, values))
-        return last[1]
+                last = self._taken[kind] = (dict(values), types, take(kind, values))
+        return last[2]
 
     def _check_names(self) -> None:
         known = [*names_of(PipeSettings), *names_of(self._options)]

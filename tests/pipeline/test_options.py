@@ -97,6 +97,7 @@ def test_wrong_shared_settings(name, value, within, pipelines, monkeypatch) -> N
         make_pipeline(examples=None, **{name: value})
     assert str(caught.value) == refusal(name, value, within)
     nlp = pipelines["piqn_ner"]
+    nlp("p53 binds")  # right settings are remembered, and 1 is equal to True
     monkeypatch.setitem(nlp.get_pipe("ner").cfg, name, value)
     for use in (
         lambda: nlp("p53 binds"),
