@@ -171,14 +171,20 @@ def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
 
 
 def read_examples(nlp: Language, data_path: Path) -> List[Example]:
+    """The docs of a file, see `as_examples`.
+
+    Raises ValueError as `read_gold` and `as_examples`.
+    """
+    return as_examples(nlp, read_gold(nlp, data_path), data_path)
+
+
+def as_examples(nlp: Language, docs: Sequence[Doc], data_path: Path) -> List[Example]:
     """Examples as `spacy evaluate` makes them: with gold tokens only if spaces are unknown.
 
-    Raises ValueError, with the path, if the file is missing, is no DocBin, or has docs that the
-    pipeline cannot take.
+    Raises ValueError, with the path, for docs that the pipeline cannot take.
     """
     from spacy.training import Corpus
 
-    docs = read_gold(nlp, data_path)
     try:
         return list(Corpus(data_path).make_examples(nlp, docs))
     except ValueError as err:

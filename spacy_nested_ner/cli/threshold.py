@@ -11,9 +11,9 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import GpuOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import (
+    as_examples,
     check_arguments,
     load_pipeline,
-    read_examples,
     read_gold,
 )
 
@@ -65,7 +65,7 @@ def threshold_cli(
                 f"The texts of {unknown} docs are not known, only their words: the thresholds are "
                 "those for the tokens of the data."
             )
-            examples = read_examples(nlp, data_path)[: limit or None]
+            examples = as_examples(nlp, gold, data_path)
         else:
             examples = [Example(raw_doc(nlp, doc), doc) for doc in gold]
         fits, reasons = fit_thresholds(nlp, examples)

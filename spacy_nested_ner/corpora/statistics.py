@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Set, Tuple
 from spacy_nested_ner.corpora.spans import Dropped
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Span
 
 Place = Tuple[int, int]
 
@@ -213,9 +213,14 @@ class SplitStatistics:
         }
 
 
-def _by_sentence(doc: Doc, spans_key: str) -> List[List[Tuple[int, int, str]]]:
+def distinct_spans(doc: Doc, spans_key: str) -> List[Span]:
+    """Those of a doc under a key, each with its label once."""
     group = doc.spans.get(spans_key, [])
-    spans = list(dict.fromkeys((span.start, span.end, span.label_) for span in group))
+    return list({(span.start, span.end, span.label): span for span in group}.values())
+
+
+def _by_sentence(doc: Doc, spans_key: str) -> List[List[Tuple[int, int, str]]]:
+    spans = [(span.start, span.end, span.label_) for span in distinct_spans(doc, spans_key)]
     if not doc.has_annotation("SENT_START"):
         return [spans]
     starts = [sentence.start for sentence in doc.sents]

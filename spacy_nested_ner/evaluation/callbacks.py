@@ -170,8 +170,8 @@ def _problems(
     found = []
     best, best_step = max(scores)
     first_best = min(step for score, step in scores if score == best)
-    rising = _still_rising(nlp, last_step)
     training = nlp.config.interpolate()["training"]
+    rising = _still_rising(training["optimizer"], last_step)
     cut = _cut_short(training, last_step, last_step - first_best)
     if cut == "patience" and best:
         rising = False  # it is there to end a training that gains nothing more
@@ -214,8 +214,7 @@ def _cut_short(training: Dict[str, Any], last_step: int, without_gain: int) -> s
     return "max_epochs" if training["max_epochs"] > 0 else ""
 
 
-def _still_rising(nlp: Language, last_step: int) -> bool:
-    optimizer = nlp.config.interpolate()["training"]["optimizer"]
+def _still_rising(optimizer: Dict[str, Any], last_step: int) -> bool:
     for name in RATES:
         if isinstance(optimizer.get(name), dict) and last_step > 0:
             schedule = registry.resolve({"rate": optimizer[name]})["rate"]

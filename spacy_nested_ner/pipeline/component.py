@@ -65,8 +65,8 @@ from spacy_nested_ner.training.optimizer import HEAD, GroupedOptimizer
 
 ask_packages_once()  # before spaCy reads docs to train on
 
-# With a small CNN batches of more words take longer, and 19 KB of memory a word.
-BATCH_WORDS = 10_000
+# Memory grows with the words of a batch, and with a small CNN larger ones take longer.
+MOST_WORDS = 10_000
 
 WHOLE_DOC = (
     "it learned from single sentences and now reads docs of more than {whole} words without "
@@ -478,7 +478,7 @@ def _batches(stream: Iterable[Doc], size: int) -> Iterator[List[Doc]]:
     for doc in stream:
         docs.append(doc)
         words += len(doc)
-        if len(docs) >= size or words >= BATCH_WORDS:
+        if len(docs) >= size or words >= MOST_WORDS:
             yield docs
             docs, words = [], 0
     if docs:

@@ -373,7 +373,7 @@ def test_a_frozen_encoder_does_not_count_as_standstill() -> None:
 
 def test_batches_end_with_many_words_too(trained, monkeypatch) -> None:
     """Long docs would need memory for all of a batch; docs come out as soon as they are read."""
-    monkeypatch.setattr(component, "BATCH_WORDS", 12)
+    monkeypatch.setattr(component, "MOST_WORDS", 12)
     pipe, docs = trained.get_pipe("ner"), texts(trained)
     read: List[int] = []
     found = pipe.predict

@@ -10,15 +10,16 @@ import numpy as np
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.corpora.statistics import SplitStatistics
+from spacy_nested_ner.corpora.statistics import SplitStatistics, distinct_spans
 from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
+from spacy_nested_ner.evaluation.scores.remarks import some
 from spacy_nested_ner.pipeline.gold import gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
 
 RARE = 50
 """Fewer entities make a label rare: what `spacy debug data` says of new labels."""
 FEW = 5
-"""So many rare labels or more are one warning, with so many of them."""
+"""So many rare labels or more are one warning."""
 PERCENTILES = (50, 90, 95, 99, 100)
 
 
@@ -73,18 +74,13 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
             found.unannotated += 1
             continue
         found.counts.add(doc, spans_key, Counter())
-        entities = _entities(doc, spans_key)
+        entities = distinct_spans(doc, spans_key)
         found.repeated += len(doc.spans[spans_key]) - len(entities)
         for span in entities:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
         found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
     return found
-
-
-def _entities(doc: Doc, spans_key: str) -> List[Span]:
-    """Each span and label once."""
-    return list({(s.start, s.end, s.label): s for s in doc.spans[spans_key]}.values())
 
 
 def _sentences(doc: Doc) -> Iterator[Span]:
@@ -133,7 +129,7 @@ def inspect_limits(
         reason (see `gold_segments`), where windows differ the largest number.
     """
     annotated = [eg for eg in examples if spans_key in eg.reference.spans]
-    lengths = Counter(len(s) for eg in annotated for s in _entities(eg.reference, spans_key))
+    lengths = Counter(len(s) for eg in annotated for s in distinct_spans(eg.reference, spans_key))
     labels = {span.label_ for eg in annotated for span in eg.reference.spans[spans_key]}
     seen: Dict[Tuple[int, int], _Segments] = {}
     rows: List[Dict[str, Any]] = []
@@ -238,13 +234,13 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
             yield f"Label {label!r} has {count} entities in train, fewer than {rare}."
     else:
         found = [f"{label!r} ({count})" for label, count in rare_labels.items()]
-        yield f"{len(found)} labels have fewer than {rare} entities in train: {_first(found)}."
+        yield f"{len(found)} labels have fewer than {rare} entities in train: {some(found)}."
     for split in ("train", "dev"):
         yield from _split_warnings(split, report[split] or {})
     common = report["overlap"]
     if common:
         if common["labels_not_in_train"]:
-            yield f"Labels in dev but not in train: {_first(common['labels_not_in_train'])}."
+            yield f"Labels in dev but not in train: {some(common['labels_not_in_train'])}."
         if common["sentences"]:
             yield (
                 f"{common['sentences']} sentences of dev ({common['sentences_percent']:.1f} %) are "
@@ -252,11 +248,6 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
             )
     for row in report["limits"]:
         yield from _limit_warnings(row)
-
-
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
 
 
 def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:

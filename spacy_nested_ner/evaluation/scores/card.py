@@ -67,7 +67,7 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
     scored = scores["strict"]["by_label"]
     if labels and labels.isdisjoint(scored):
         raise ValueError(
-            f"has scores of {scores['model']} ({some(scored)}); {model} has other labels. "
+            f"has scores of {scores['model']} ({some(sorted(scored))}); {model} has other labels. "
             "Evaluate it."
         )
     return False

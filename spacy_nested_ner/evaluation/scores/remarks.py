@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from spacy.language import Language
 
@@ -12,6 +12,8 @@ WORTH_A_REMARK = 0.01
 """Difference of F between raw text and gold tokens."""
 A_CAUSE = 0.1
 """Other tokens, or other sentences, in fewer docs than this share of the other explain little."""
+SHOWN = 5
+"""Names in a remark, at most."""
 FEW_ENTITIES, LITTLE = 20, 0.05
 """From so many gold entities on, an F below this is no accident."""
 LONGER = "Train it longer: more steps, and a warm-up that ends long before the last one."
@@ -46,7 +48,7 @@ def remark(
     if labels and own and not labels & own:
         whose = "predicted label" if predicted else "label of the pipeline"
         return (
-            f"No {whose} ({some(own)}) is one of the gold data ({some(labels)}), "
+            f"No {whose} ({some(sorted(own))}) is one of the gold data ({some(sorted(labels))}), "
             "so that nothing can be right. Use a pipeline trained on data with the same labels."
         )
     if not score.predicted:
@@ -80,9 +82,10 @@ def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str
     )
 
 
-def some(labels: Collection[str], most: int = 5) -> str:
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(sorted(labels)[:most]) + more
+def some(names: Sequence[str]) -> str:
+    """The first ones, and how many there are beside them."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def remarks(
