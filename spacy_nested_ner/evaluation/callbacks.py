@@ -26,6 +26,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     with_thresholds,
 )
 from spacy_nested_ner.files import written_folder
+from spacy_nested_ner.training.budget import UNTIL_TIME_IS_UP
 
 RATES = ("learn_rate", "head_learn_rate")
 WHOLE = 0.9
@@ -169,8 +170,10 @@ def _problems(
     the best threshold."""
     found = []
     best, best_step = max(scores)
-    first_best = min(step for score, step in scores if score == best)
     training = nlp.config.interpolate()["training"]
+    by_time = training["batcher"]["@batchers"] == UNTIL_TIME_IS_UP
+    length = "--training.batcher.minutes" if by_time else "--training.max_steps"
+    first_best = min(step for score, step in scores if score == best)
     rising = _still_rising(training["optimizer"], last_step)
     cut = _cut_short(training, last_step, last_step - first_best)
     if cut == "patience" and best:
@@ -184,12 +187,12 @@ def _problems(
     if not best and fitted:
         found.append(
             "The score is 0: no right entity in the dev data reaches the threshold of the config. "
-            "The saved pipeline has a lower one. Train longer (--training.max_steps)."
+            f"The saved pipeline has a lower one. Train longer ({length})."
         )
     elif not best:
         found.append(
             "The score is 0: the pipeline finds no right entity in the dev data. Train longer "
-            "(--training.max_steps), and check the data with `nested-ner inspect`."
+            f"({length}), and check the data with `nested-ner inspect`."
         )
     elif best_step == 0 < last_step:
         found.append(

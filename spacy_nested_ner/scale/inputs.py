@@ -240,12 +240,14 @@ def _id_column(file: object, columns: Columns, has: Sequence[str]) -> Optional[s
 
 
 def _cut_parquet(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
-    import_arrow()
+    pa = import_arrow()
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
         has = file.schema_arrow.names
-        _id_column(path, columns, has)
+        name = _id_column(path, columns, has)
+        if name is not None:  # now, not in a worker
+            ids_of(pa.array([], file.schema_arrow.types[has.index(name)]))
         kind = file.schema_arrow.types[has.index(columns.text)]
         if not is_text(kind):
             raise InputError(

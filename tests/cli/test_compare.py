@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Callable, List
 
 import pytest
 import spacy
 import srsly
 from spacy.tokens import DocBin, Span
+from thinc.api import Config
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import _recipe, nested_ner_cli
+from spacy_nested_ner.comparison import trainings
 from tests.conftest import make_examples
 
 
@@ -71,20 +74,35 @@ def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None
     assert "was measured with data" in run(own, output, *options, code=1)
 
 
-def test_few_sentences_are_compared_without_adversarial_training(
-    corpus, tmp_path, tiny_bert, monkeypatch
-) -> None:
+@pytest.fixture
+def adversarial(tmp_path, tiny_bert, monkeypatch) -> Callable[[Path], float]:
+    """That of the training that would be run on a corpus."""
     options = ("--system", "locate_and_label_ner", "--encoder", tiny_bert, "--minutes", 0.02)
-    for limit, adversarial in ((500, 0), (0, 1)):
+    tasks: List[trainings.Task] = []
+
+    def planned(corpus: Path) -> float:
+        def train_each(found, *_, **__):
+            tasks.extend(found)
+            raise ValueError("nothing is trained")
+
+        monkeypatch.setattr(trainings, "train_each", train_each)
+        assert "nothing is trained" in run(corpus, tmp_path / "out", *options, code=1)
+        config = Config().from_str(tasks.pop().config, interpolate=False)
+        return config["components"]["ner"]["adversarial"]
+
+    return planned
+
+
+def test_few_sentences_are_compared_without_adversarial_training(
+    corpus, adversarial, monkeypatch
+) -> None:
+    for limit, found in ((500, 0), (0, 1)):
         monkeypatch.setattr(_recipe, "FEW_SENTENCES", limit)
-        output = tmp_path / str(limit)
-        run(corpus, output, *options, "--cpu-clock")
-        nlp = spacy.load(output / "locate_and_label_ner_seed0" / "model")
-        assert nlp.get_pipe("ner").cfg["adversarial"] == adversarial
+        assert adversarial(corpus) == found
 
 
 def test_sentences_of_docs_without_boundaries_are_counted_by_rule(
-    corpus, tmp_path, tiny_bert, monkeypatch
+    corpus, adversarial, tmp_path, monkeypatch
 ) -> None:
     """One doc of 20 sentences is no little data."""
     monkeypatch.setattr(_recipe, "FEW_SENTENCES", 10)
@@ -93,10 +111,14 @@ def test_sentences_of_docs_without_boundaries_are_counted_by_rule(
     doc = spacy.blank("en")("IL-2 rose. It fell. " * 10)
     doc.spans["mine"] = [Span(doc, 0, 1, "PER")]
     DocBin(docs=[doc]).to_disk(long / "train.spacy")
+    assert adversarial(long) == 1
+
+
+def test_a_pretrained_encoder_is_compared(corpus, tmp_path, tiny_bert) -> None:
     options = ("--system", "locate_and_label_ner", "--encoder", tiny_bert, "--minutes", 0.02)
-    run(long, tmp_path / "out", *options, "--cpu-clock")
-    nlp = spacy.load(tmp_path / "out" / "locate_and_label_ner_seed0" / "model")
-    assert nlp.get_pipe("ner").cfg["adversarial"] == 1
+    run(corpus, tmp_path, *options, "--cpu-clock")
+    nlp = spacy.load(tmp_path / "locate_and_label_ner_seed0" / "model")
+    assert nlp.get_pipe("ner").cfg["adversarial"] == 0
 
 
 def test_what_cannot_be_compared(corpus, tmp_path) -> None:

@@ -22,6 +22,7 @@ from spacy_nested_ner.evaluation.callbacks import (
     make_fit_threshold,
 )
 from spacy_nested_ner.pipeline.component import NestedNER
+from spacy_nested_ner.training.budget import limit_time
 from tests.conftest import make_examples, make_pipeline, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -109,6 +110,14 @@ def test_patience_ends_training() -> None:
     assert "⚠" not in run_logger(nlp, [0.1, 0.5, 0.2, 0.5])
     nlp.config["training"].update(patience=0)
     assert "still rising" in run_logger(nlp, [0.1, 0.5, 0.2, 0.3])
+
+
+def test_nothing_found_in_the_time() -> None:
+    nlp = make_pipeline("piqn_ner")
+    assert "Train longer (--training.max_steps)" in run_logger(nlp, [0.0, 0.0])
+    limit_time(nlp.config["training"], minutes=1)
+    printed = run_logger(nlp, [0.0, 0.0])
+    assert "Train longer (--training.batcher.minutes)" in printed and "max_steps" not in printed
 
 
 def test_best_model_of_step_0() -> None:

@@ -178,6 +178,14 @@ def test_a_parquet_column_of_another_type_is_no_text(tmp_path, kind):
     assert everything(path, Columns(text="id"))[0] == [("1", "1")]
 
 
+def test_a_parquet_column_of_lists_is_no_id(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [["1"]], "text": ["a"], "number": [1]}), path)
+    with pytest.raises(InputError, match="cannot be read: Ids must be strings or numbers"):
+        list(cut([("a.parquet", path)], Columns()))
+    assert everything(path, Columns(id="number"))[0] == [("1", "a")]
+
+
 def test_docs_of_a_spacy_file(tmp_path):
     nlp = spacy.blank("en")
     docs = [nlp.make_doc(f"text {i}.") for i in range(4)]
