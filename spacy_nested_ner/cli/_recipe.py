@@ -128,6 +128,7 @@ def recipe_for(
             f"{dev_path} has no entities under spans key {spans_key!r}: a training is scored on "
             "it. Give it docs of its own, a tenth of all or at least one."
         )
+    check_learnable(report, lang)
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config, undecided=optimize is None)
@@ -144,6 +145,19 @@ def recipe_for(
     most = max(FEWEST_STEPS, MOST_PASSES * recipe.batches)
     recipe.set_steps(min(recipe.training["max_steps"], most))
     return recipe
+
+
+def check_learnable(report: Mapping[str, Any], lang: str) -> None:
+    """Raise ValueError for a split of which no entity can be learned. report: of `inspect`."""
+    for split in ("train", "dev"):
+        found = report[split]
+        if 0 < found["entities"] <= sum(found["lost"].values()):
+            raise ValueError(
+                f"{report['data'][split]}: none of its {found['entities']} entities can be learned "
+                f"from ({', '.join(found['lost'])}) by a pipeline of the language {lang!r}. If "
+                "that is not the language of the texts, give it with --lang. Otherwise see "
+                "`nested-ner inspect`."
+            )
 
 
 def config_of(

@@ -129,10 +129,16 @@ def print_report(report: Dict[str, Any]) -> None:
 
 
 def check(report: Dict[str, Any], tolerance: float) -> None:
-    """Warn where it is no faster. Raises ValueError if a score loses more than the tolerance."""
+    """Warn where it is no faster. Raises ValueError if a score loses more than the tolerance, or if
+    none is above 0."""
     slow = [str(row["batch_size"]) for row in report["speed"] if row["ratio"] < 1]
     if slow:
         msg.warn(f"On this machine it is no faster at batch size {', '.join(slow)}.")
+    if not any(report["scores"]["before"].values()):
+        raise ValueError(
+            "The pipeline finds nothing right in DATA, so that nothing can be lost. Check with "
+            "data of its own labels. Nothing is written."
+        )
     for name, before in report["scores"]["before"].items():
         after = _after(report, name)
         if before - after > tolerance:

@@ -4,7 +4,7 @@
 
 import configparser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Tuple
 
 import typer
 from wasabi import msg
@@ -15,7 +15,6 @@ from spacy_nested_ner.cli.pipelines import blank_pipeline, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.training import Example
 
     from spacy_nested_ner.evaluation.data.limits import Component
 
@@ -83,12 +82,14 @@ def inspect(
         inspect_split,
         inspection,
     )
+    from spacy_nested_ner.evaluation.scores.entities import no_gold
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
 
     nlp, components = _pipeline(config_path, lang)
     train = read_examples(nlp, train_path)
     if not any(eg.reference.spans.get(spans_key) for eg in train):
-        raise ValueError(_no_entities(train_path, train, spans_key))
+        docs = [eg.reference for eg in train]
+        raise ValueError(f"{train_path}: {no_gold(docs, spans_key)}")
     found = inspect_split(train, spans_key)
     rows, found.lost = inspect_limits(train, components, spans_key)
     found.tokens = compare_tokens(nlp, (example.reference for example in train))
@@ -102,19 +103,6 @@ def inspect(
         "data": {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key},
         **inspection(found, dev, rows, rare),
     }
-
-
-def _no_entities(path: Path, examples: "Sequence[Example]", spans_key: str) -> str:
-    """What to say of a file without entities under a key, with what its docs have."""
-    keys = sorted({key for eg in examples for key in eg.reference.spans})
-    have = ", ".join(map(repr, keys)) or "no span groups"
-    text = f"{path} has no entities under spans key {spans_key!r}; the docs have: {have}."
-    if any(eg.reference.ents for eg in examples):
-        text += (
-            f" They have doc.ents: set doc.spans[{spans_key!r}] = list(doc.ents) and save them "
-            "anew, see docs/guide/corpora.md."
-        )
-    return f"{text} Choose with --spans-key." if keys else text
 
 
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":

@@ -65,6 +65,8 @@ def visualize_cli(
         page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores, known)
         with written_together([output_path]) as drafts:
             drafts[output_path].write_text(page, encoding="utf8")
+    if scores_path and (other := scored_elsewhere(scores_path, model, data_path)):
+        msg.warn(f"{scores_path} has scores {other}. For those of this page evaluate again.")
     remark = page_remark(comparisons, known)
     if remark is not None:
         msg.warn(remark)
@@ -140,6 +142,22 @@ def _scores(report: Any, spans_key: str) -> Dict[str, Optional[float]]:
         if value is not None and not 0 <= value <= 1:
             raise ValueError(f"{prefix}{part} is {value}, not a number from 0 to 1.")
     return values
+
+
+def scored_elsewhere(path: Path, model: str, data_path: Path) -> str:
+    """What the JSON of `nested-ner evaluate` has scores of, where that is another pipeline or other
+    data; empty if not, or if it does not say so."""
+    import srsly
+
+    report = srsly.read_json(path)
+    if "pipelines" not in report:
+        return ""
+    name, data = report["pipelines"][0]["model"], report["data"]["path"]
+    is_same = (
+        name == model or Path(name).resolve() == Path(model).resolve(),
+        Path(data).resolve() == data_path.resolve(),
+    )
+    return "" if all(is_same) else f"of {name} on {data}"
 
 
 def page_title(nlp: "Language", model: str, data_path: Path) -> str:

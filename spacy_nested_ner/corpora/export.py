@@ -69,6 +69,7 @@ def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSen
                 else:
                     dropped["no text", label] += 1
         if kept:
+            inside = list(dict.fromkeys(inside))
             yield WordSentence(doc_id, [doc[i].text for i in kept], inside)
 
 

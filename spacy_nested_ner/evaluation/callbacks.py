@@ -13,6 +13,7 @@ from typing import IO, Any, Callable, Dict, Iterable, List, Optional, Tuple, Uni
 
 import srsly
 from spacy.language import Language
+from spacy.training import Example
 from spacy.training.loggers import console_logger_v3
 from spacy.util import SimpleFrozenList, registry, resolve_dot_names
 from wasabi import Printer
@@ -90,12 +91,26 @@ def _whole_on_disk(nlp: Language) -> Language:
 
 def _fit_on_dev(nlp: Language) -> Tuple[Dict[str, Fit], Dict[str, str]]:
     try:
-        config = nlp.config.interpolate()
-        (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
-        frozen = config["training"]["frozen_components"]
-        return fit_thresholds(nlp, list(dev_corpus(nlp)), frozen)
+        frozen = nlp.config.interpolate()["training"]["frozen_components"]
+        return fit_thresholds(nlp, _dev_examples(nlp), frozen)
     except Exception as err:  # training is not to be lost by what comes after it
         return {}, {name: f"choosing it failed: {err}" for name in nlp.pipe_names}
+
+
+def _dev_examples(nlp: Language) -> List[Example]:
+    config = nlp.config.interpolate()
+    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+    return list(dev_corpus(nlp))
+
+
+def _dev_is_empty(nlp: Language) -> bool:
+    """Whether the dev data is there, but holds no entity under the key of any component."""
+    keys = {pipe.key for pipe in scored_pipes(nlp).values()}
+    try:
+        examples = _dev_examples(nlp)
+    except (OSError, ValueError):  # there is none, which the training has told of
+        return False
+    return bool(keys) and not any(eg.reference.spans.get(key) for eg in examples for key in keys)
 
 
 def make_console_logger(
@@ -188,6 +203,11 @@ def _problems(
         found.append(
             "The score is 0: no right entity in the dev data reaches the threshold of the config. "
             f"The saved pipeline has a lower one. Train longer ({length})."
+        )
+    elif not best and _dev_is_empty(nlp):
+        found.append(
+            "The score is 0: the dev data has no entity under the key of a component. Give other "
+            "data with --paths.dev, or set spans_key to the key of the annotation."
         )
     elif not best:
         found.append(

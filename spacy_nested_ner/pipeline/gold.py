@@ -24,7 +24,8 @@ spaCy's augmenters drop the attributes of a group."""
 LOST_REMEDY = {
     "empty": "they hold no word; check the annotation",
     "no label": "give each span a label",
-    "misaligned": "their boundaries fall inside tokens; check the tokenizer or the annotation",
+    "misaligned": "their boundaries fall inside tokens; check the language of the pipeline, "
+    "its tokenizer and the annotation",
     "unknown label": "add the labels at initialize or with add_label; a component taken by source "
     "is not initialized: add_label and save its pipeline before training",
     "across segments": "no sentence or window holds them; check the sentence boundaries or set a "

@@ -75,10 +75,14 @@ def _nested_keys(doc: Doc, spans_key: str) -> Set[str]:
 
 
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:
-    """Spans by characters, so that texts which differ in whitespace alone can be compared."""
-    spans = doc.spans.get(spans_key, [])
+    """Spans by characters, so that texts which differ in whitespace alone can be compared; without
+    spans of whitespace alone."""
     solid = solid_offsets(doc.text)
-    return {(int(solid[s.start_char]), int(solid[s.end_char]), s.label_) for s in spans}
+    places = (
+        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_)
+        for span in doc.spans.get(spans_key, [])
+    )
+    return {(start, end, label) for start, end, label in places if start < end}
 
 
 def solid_offsets(text: str) -> np.ndarray:

@@ -336,6 +336,10 @@ def test_visualize_shows_scores_of_the_evaluation(trained, tmp_path):
     run("evaluate", trained / "model-best", trained / "gold.spacy", "-o", scores)
     run(*args, "--scores", scores)
     assert page_data(page)["corpus"] == {"p": "100.0", "r": "50.0", "f": "66.7"}
+    assert "evaluate again" not in run(*args, "--scores", scores)
+    (tmp_path / "other.spacy").write_bytes((trained / "gold.spacy").read_bytes())
+    printed = run(*args[:2], tmp_path / "other.spacy", page, "--scores", scores)
+    assert f"has scores of {trained / 'model-best'} on {trained / 'gold.spacy'}." in printed
     printed = run(*args, "--scores", scores, "--spans-key", "nest", code=1)
     assert "has scores of 1 pipelines under 'sc'" in printed
     scores.write_text("{}", encoding="utf8")
@@ -346,7 +350,7 @@ def test_visualize_names_the_known_keys(trained, tmp_path):
     page = tmp_path / "page.html"
     args = (trained / "model-best", trained / "gold.spacy", page, "--spans-key", "nest")
     output = run("visualize", *args, code=1)
-    assert "'nest'" in output and "'sc' (12 spans)" in output
+    assert "'nest'" in output and "The docs have: 'sc'. Choose with --spans-key." in output
     assert not page.exists()
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import spacy
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import compress as command
@@ -54,6 +54,15 @@ def test_what_loses_more_than_the_tolerance_is_refused(folder, tmp_path, monkeyp
     assert "docs/s, batch 8" in printed and list(tmp_path.iterdir()) == []
     run(*given, "--tolerance", "0.6")
     assert (tmp_path / "small" / "meta.json").is_file()
+
+
+def test_a_score_of_0_tells_nothing(folder, tmp_path):
+    doc = spacy.blank("en")("The city of Rome.")
+    doc.spans["sc"] = [Span(doc, 3, 4, "PLACE")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "other.spacy")
+    given = ("compress", folder / "model", tmp_path / "small", "--check", tmp_path / "other.spacy")
+    assert "finds nothing right in DATA" in run(*given, code=1)
+    assert not (tmp_path / "small").exists()
 
 
 def test_slower_is_said():

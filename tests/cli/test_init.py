@@ -56,6 +56,18 @@ def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None
     assert spacy.load(tmp_path / "out" / "model-last").pipe_names == ["ner"]
 
 
+def test_texts_of_another_language(tmp_path) -> None:
+    """Of Chinese the tokenizer of English makes one token of a sentence."""
+    doc = spacy.blank("zh")("北京大学在北京。")
+    doc.spans["sc"] = [doc.char_span(0, 4, "ORG"), doc.char_span(0, 2, "LOC")]
+    path = tmp_path / "zh.spacy"
+    DocBin(docs=[doc]).to_disk(path)
+    printed = run(path, path, tmp_path / "mine.cfg", code=1)
+    assert "none of its 2 entities can be learned from (misaligned)" in printed
+    assert "--lang" in printed and not (tmp_path / "mine.cfg").exists()
+    run(path, path, tmp_path / "mine.cfg", "--lang", "zh")
+
+
 def test_a_file_that_is_there_stays(corpus, tmp_path) -> None:
     path = tmp_path / "mine.cfg"
     path.write_text("[mine]\n", encoding="utf8")

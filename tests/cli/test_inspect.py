@@ -89,7 +89,7 @@ def test_inspect_takes_the_tokenizer_of_the_config(tmp_path):
 @pytest.mark.parametrize(
     "options, problem",
     [
-        (("--spans-key", "nest"), "the docs have: 'sc'"),
+        (("--spans-key", "nest"), "The docs have: 'sc'. Choose with --spans-key."),
         (("--config", "nowhere.cfg"), "nowhere.cfg: no such file"),
     ],
 )
@@ -105,8 +105,20 @@ def test_inspect_sees_doc_ents(tmp_path):
     DocBin(docs=[doc]).to_disk(path)
     for command in (("inspect", path), ("init", path, path, tmp_path / "mine.cfg")):
         printed = " ".join(run(*command, code=1).split())
-        assert "the docs have: no span groups. They have doc.ents: set doc.spans['sc']" in printed
+        assert "The docs have no span groups. They have doc.ents: set doc.spans['sc']" in printed
         assert "Choose with --spans-key" not in printed
+
+
+def test_data_without_entities(data, tmp_path):
+    doc = spacy.blank("en")("Nothing here.")
+    doc.spans["sc"] = []
+    path = tmp_path / "none.spacy"
+    DocBin(docs=[doc]).to_disk(path)
+    assert "dev has no entities: a training is scored on it." in run("inspect", data, path)
+    printed = " ".join(run("inspect", path, code=1).split())
+    assert "That group of spans is empty in each doc" in printed and "Choose" not in printed
+    DocBin().to_disk(path)
+    assert "There are no docs." in " ".join(run("inspect", path, code=1).split())
 
 
 @pytest.mark.parametrize(

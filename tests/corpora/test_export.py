@@ -14,7 +14,8 @@ def test_sentences_that_an_entity_bridges_stay_together(tmp_path):
     doc = Doc(spacy.blank("en").vocab, words=["a", "b", "\n", "c", "d"])
     for token in doc:
         token.is_sent_start = token.i in (0, 1, 4)
-    spans = [(0, 2, "X"), (1, 3, "Y"), (2, 3, "Z"), (4, 5, "X")]
+    # The last one is the one before it with whitespace beside.
+    spans = [(0, 2, "X"), (1, 3, "Y"), (2, 3, "Z"), (4, 5, "X"), (1, 2, "Y")]
     doc.spans["sc"] = [Span(doc, a, b, label=label) for a, b, label in spans]
     path = tmp_path / "out.json"
     count, dropped = export_docs([doc], "papers-json", path, "sc")

@@ -84,7 +84,8 @@ def test_dev_without_entities_keeps_the_threshold(tmp_path) -> None:
     with pytest.warns(UserWarning, match="'ner': its threshold stays, the data has no entity"):
         _, printed = trained(tmp_path, "piqn_cnn", dev_key="other", max_steps=2)
     assert spacy.load(tmp_path / "out" / "model-last").get_pipe("ner").cfg["threshold"] == 0.5
-    assert "The score is 0: the pipeline finds no right entity" in printed
+    assert "The score is 0: the dev data has no entity under the key of a component." in printed
+    assert "Train longer" not in printed
 
 
 def run_logger(nlp: Language, scores: List[float]) -> str:

@@ -91,7 +91,7 @@ def test_gold_in_doc_ents():
         doc = nlp.make_doc(text)
         doc.ents = [Span(doc, 1, 3, "DNA")] if "IL-2" in text else []
         made.append(Example(nlp.make_doc(text), doc))
-    with pytest.raises(ValueError, match=r"have doc\.ents; --ents takes those"):
+    with pytest.raises(ValueError, match=r"have doc\.ents: --ents takes those"):
         run_pipeline(nlp, made)
     assert scores(run_pipeline(nlp, made, ents=True))["strict"]["micro"]["f"] == 1.0
 

@@ -7,6 +7,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Adam
 
+from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.pipeline.scorer import make_nested_scorer
 from tests.conftest import NOT_FORKED, SMALL_MODELS, but_cupys
 from tests.conftest import make_examples as make_nested
@@ -57,6 +58,13 @@ def test_a_prediction_that_fits_no_reference_token_counts_against_precision() ->
     scores = score([Example(predicted, reference)])
     assert (scores["nested_p"], scores["nested_r"]) == (0.5, 1.0)
     assert scores["spans_sc_p"] == 1.0  # what spaCy's own scorer says
+
+
+def test_spans_of_whitespace_do_not_count() -> None:
+    words, gold = ("a", " ", "b"), [(0, 1, "X"), (1, 2, "X")]
+    example = Example(make_doc([(0, 1, "X")], words), make_doc(gold, words))
+    assert score([example])["nested_f"] == 1.0
+    assert list(read_entities(example.reference, "sc")) == [(0, 1, "X")]
 
 
 def test_other_whitespace_is_no_difference() -> None:

@@ -13,7 +13,7 @@ from spacy.training import Example
 from spacy_nested_ner.corpora.statistics import SplitStatistics, distinct_spans
 from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
 from spacy_nested_ner.evaluation.scores.remarks import some
-from spacy_nested_ner.pipeline.gold import gold_segments
+from spacy_nested_ner.pipeline.gold import LOST_REMEDY, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
 
 RARE = 50
@@ -235,6 +235,8 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
     else:
         found = [f"{label!r} ({count})" for label, count in rare_labels.items()]
         yield f"{len(found)} labels have fewer than {rare} entities in train: {some(found)}."
+    if report["dev"] and not report["dev"]["entities"]:
+        yield "dev has no entities: a training is scored on it."
     for split in ("train", "dev"):
         yield from _split_warnings(split, report[split] or {})
     common = report["overlap"]
@@ -261,7 +263,8 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
             "spacy."
         )
     for reason, count in found.get("lost", {}).items():
-        yield f"{count} entities of {split} cannot be learned from: {reason}."
+        remedy = LOST_REMEDY[reason]
+        yield f"{count} entities of {split} cannot be learned from ({reason}): {remedy}."
     if found.get("repeated_entities"):
         yield (
             f"{found['repeated_entities']} entities of {split} are repeated, with the same span "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
@@ -35,6 +34,7 @@ from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
     GoldOrder,
+    no_gold,
     span_scores,
 )
 from spacy_nested_ner.evaluation.scores.metrics import PRF
@@ -93,26 +93,19 @@ def choose_examples(
     there are some.
     """
     groups: Tuple[List[Tuple[int, Example]], ...] = ([], [], [])
-    keys: Counter = Counter()
+    references: List[Doc] = []
     for i, example in enumerate(examples):
-        keys.update({key: len(group) for key, group in example.reference.spans.items()})
+        references.append(example.reference)
         if spans_key in example.reference.spans:
             spans = [(s.start, s.end) for s in example.reference.spans[spans_key]]
             groups[0 if nesting(spans).nested else 1 if spans else 2].append((i, example))
     if not groups[0] and not groups[1]:
-        raise ValueError(f"No gold entities under spans key {spans_key!r}. {_known_keys(keys)}")
+        raise ValueError(no_gold(references, spans_key))
     rng = random.Random(seed)
     chosen: List[Tuple[int, Example]] = []
     for group in groups:
         chosen += rng.sample(group, min(limit - len(chosen), len(group)))
     return [example for _, example in sorted(chosen, key=lambda pair: pair[0])]
-
-
-def _known_keys(keys: Counter) -> str:
-    if not keys:
-        return "The docs have no span groups at all: gold data is needed."
-    known = ", ".join(f"{key!r} ({count} spans)" for key, count in keys.most_common())
-    return f"The docs have: {known}. Choose one of these as spans key."
 
 
 def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Comparison]:

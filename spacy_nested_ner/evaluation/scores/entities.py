@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.tokens import Doc
@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
 
+ENTS_OPTION = "--ents takes those"
 LONGEST = 20
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
 
@@ -108,7 +109,8 @@ def entity_table(
 
 def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict[Entity, float]]:
     """The entities of `doc.spans[spans_key]` with their scores (NaN where there is none), or None
-    if the doc has no such key. Spans that occur twice count once, with the higher score.
+    if the doc has no such key. Spans that occur twice count once, with the higher score; those of
+    whitespace alone do not count.
 
     ents: read `doc.ents` where there is no such key.
     """
@@ -124,6 +126,8 @@ def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict
     found: Dict[Entity, float] = {}
     for span, score in zip(spans, scores.tolist()):
         entity = (int(solid[span.start_char]), int(solid[span.end_char]), span.label_)
+        if entity[0] == entity[1]:
+            continue
         found[entity] = float(np.fmax(score, found.get(entity, np.nan)))
     return found
 
@@ -131,6 +135,27 @@ def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict
 def is_annotated(doc: Doc, spans_key: str, ents: bool = False) -> bool:
     """Whether a reference says what its entities are, be it that there are none."""
     return spans_key in doc.spans or (ents and doc.has_annotation("ENT_IOB"))
+
+
+def no_gold(references: Sequence[Doc], spans_key: str, of_ents: str = "") -> str:
+    """What to say where no reference has entities under a key, with what they have and the remedy.
+
+    of_ents: remedy for `doc.ents`; to put them under the key where it is empty.
+    """
+    if not references:
+        return "There are no docs."
+    keys = sorted({key for doc in references for key in doc.spans})
+    found = [f"No gold entities under spans key {spans_key!r}."]
+    if spans_key in keys:
+        found.append("That group of spans is empty in each doc: other docs are needed.")
+    elif keys:
+        found.append(f"The docs have: {', '.join(map(repr, keys))}. Choose with --spans-key.")
+    else:
+        found.append("The docs have no span groups.")
+    if any(doc.ents for doc in references):
+        put = f"set doc.spans[{spans_key!r}] = list(doc.ents) and save them anew"
+        found.append(f"They have doc.ents: {of_ents or put}.")
+    return " ".join(found)
 
 
 def span_scores(doc: Doc, spans_key: str) -> np.ndarray:

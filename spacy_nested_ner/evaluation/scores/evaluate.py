@@ -11,10 +11,12 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_nested_ner.evaluation.scores.entities import (
+    ENTS_OPTION,
     Entity,
     EntityTable,
     entity_table,
     is_annotated,
+    no_gold,
     read_entities,
 )
 from spacy_nested_ner.evaluation.scores.metrics import strict
@@ -36,7 +38,6 @@ from spacy_nested_ner.evaluation.scores.report import (
     Clock,
     Run,
     check_text,
-    no_gold,
     no_predictions,
     scores,
 )
@@ -101,7 +102,7 @@ def evaluate_pipeline(
     """
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
-        raise ValueError(no_gold(references, spans_key))
+        raise ValueError(no_gold(references, spans_key, ENTS_OPTION))
     own = _trained_thresholds(nlp, chosen, spans_key)
     predict = _Predictor(nlp, spans_key, ents, own, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)

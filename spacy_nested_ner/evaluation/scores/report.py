@@ -14,10 +14,12 @@ from spacy.training import Example
 from spacy_nested_ner.evaluation.scores.bootstrap import bootstrap, doc_counts
 from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
 from spacy_nested_ner.evaluation.scores.entities import (
+    ENTS_OPTION,
     Entity,
     EntityTable,
     entity_table,
     is_annotated,
+    no_gold,
     read_entities,
 )
 from spacy_nested_ner.evaluation.scores.metrics import (
@@ -67,7 +69,7 @@ def run_pipeline(
     """
     chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key, ents)]
     if not any(read_entities(eg.reference, spans_key, ents) for eg in chosen):
-        raise ValueError(no_gold([eg.reference for eg in examples], spans_key))
+        raise ValueError(no_gold([eg.reference for eg in examples], spans_key, ENTS_OPTION))
     for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
         pass  # what a pipeline does only once is not part of its speed
     clock = Clock()
@@ -114,15 +116,6 @@ def check_text(reference: Doc, predicted: Doc) -> None:
             f"{reference.text[:40]!r}: a component of the pipeline has changed it. Entities can "
             "only be compared on one text."
         )
-
-
-def no_gold(references: Sequence[Doc], spans_key: str) -> str:
-    """What to say where no reference has entities, with what they have."""
-    keys = sorted({key for doc in references for key in doc.spans})
-    have = f"The docs have: {', '.join(map(repr, keys))}." if keys else "They have no span groups."
-    if any(doc.ents for doc in references):
-        have += " They have doc.ents; --ents takes those."
-    return f"No gold entities under spans key {spans_key!r}. {have} Choose with --spans-key."
 
 
 def no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
