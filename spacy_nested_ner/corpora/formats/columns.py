@@ -34,6 +34,8 @@ does."""
 
 _NEW_DOCUMENT = re.compile(r"\t(?P<tab>[^\t]*)|[\t ]*newdoc\b(?:\s+id\s*=\s*(?P<id>.*\S))?")
 
+_HEADING = re.compile(r"# ?[A-Za-z_][\w.:-]* = |# new(?:doc|par)\b")
+"""Comments as CoNLL-U has them. In a file of bare labels they would be tokens and entities."""
 
 Row = Tuple[int, List[str]]
 """Line number and cells."""
@@ -114,6 +116,9 @@ def _sentences(path: Path, settings: ColumnSettings) -> Iterator[Tuple[Optional[
                 documents += 1
                 doc_id = new["tab"] or new["id"] or f"{path.name}#{documents}"
             cells = []
+        elif not settings.comment and _HEADING.match(line):
+            problem = "the line is a comment. To leave out comments: --set comment=#."
+            raise CorpusError(problem, path, number)
         if any(cell.strip() for cell in cells):
             rows.append((number, cells))
             if len(rows) > MOST_ROWS:
@@ -140,7 +145,10 @@ def _record(
         try:
             found += decode_tags(level, settings.scheme)
         except TagError as err:
-            problem = f"{err} Mend it, or name the scheme: --set scheme={'|'.join(SCHEMES)}."
+            problem = (
+                f"{err} Mend it, name the scheme (--set scheme={'|'.join(SCHEMES)}), or leave out "
+                "comments (--set comment=#)."
+            )
             raise CorpusError(problem, path, rows[err.index][0]) from err
     return words_record(doc_id, split, words, found, options)
 
@@ -195,6 +203,7 @@ def _find_scheme(path: Path, settings: ColumnSettings) -> str:
     except TagError as err:
         problem = (
             f"the scheme of the tags is not clear: {err} Name it with --set "
-            f"scheme={'|'.join(SCHEMES)}, or say which columns hold tags with --set tags=NUMBERS."
+            f"scheme={'|'.join(SCHEMES)}, say which columns hold tags with --set tags=NUMBERS, or "
+            "leave out comments with --set comment=#."
         )
         raise CorpusError(problem, path, err.index) from err

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, TextIO, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place, shortened
 from spacy_nested_ner.corpora.formats.json_documents import (
@@ -33,11 +33,25 @@ class LabelStudioSettings:
 def read_label_studio(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Label Studio JSON or JSON-MIN (setting: text)"""
     settings = with_settings(LabelStudioSettings(), options.settings)
+    read: Set[int] = set()
 
     def make(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
-        return _record(item, place, name, split, options, settings.text)
+        task = _task_of(item, place, settings.text)
+        if task in read:
+            return Dropped({_FURTHER: 1})
+        outcome = _record(item, place, name, split, options, settings.text)
+        if task is not None and isinstance(outcome, Record):
+            read.add(task)
+        return outcome
 
     return json_records(path, options, make)
+
+
+def _task_of(item: Object, place: Place, text_field: str) -> Optional[int]:
+    """What the items of one task have in common in JSON-MIN, which has one for each annotation."""
+    if "data" in item or item.get("id") is None:
+        return None
+    return hash((place[0], str(item["id"]), str(item.get(text_field))))
 
 
 def _record(
@@ -67,23 +81,48 @@ def _record(
 def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Dropped]:
     """Values of the annotation that counts, None without any, and what was left out: the ground
     truth if one is marked, otherwise the first that was not cancelled."""
-    if "data" not in item:  # JSON-MIN
-        label = item.get("label")
-        if not isinstance(label, list):
-            return None, _NOT_ANNOTATED
-        return objects(item, "label", *place), Dropped()
+    if "data" not in item:
+        listed = _regions_of_min(item, place)
+        return listed, Dropped() if listed is not None else _NOT_ANNOTATED
     annotations = objects(item, "annotations" if "annotations" in item else "completions", *place)
     valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
     if not valid:
         return None, _NOT_ANNOTATED
     chosen = next((a for a in valid if a.get("ground_truth")), valid[0])
-    omitted = Dropped({("further annotation of a task", ""): len(valid) - 1})
+    omitted = Dropped({_FURTHER: len(valid) - 1})
     results = objects(chosen, "result", *place)
     regions = [field(result, "value", dict, *place) for result in results if "value" in result]
     return regions, +omitted
 
 
+_FURTHER = ("further annotation of a task", "")
 _NOT_ANNOTATED = Dropped({("not annotated", ""): 1})
+
+
+def _regions_of_min(item: Object, place: Place) -> Optional[List[Object]]:
+    """Regions of an item of JSON-MIN, which holds them under the name of the labelling tag, beside
+    the fields of the task. None if nobody annotated it."""
+    names = [name for name, value in item.items() if _are_regions(value)]
+    if len(names) > 1:
+        raise CorpusError(
+            f"regions under several names: {', '.join(names)}. Export as JSON, not JSON-MIN: it "
+            "keeps the annotation, of which all regions are read, apart from the fields of a task.",
+            *place,
+        )
+    if names:
+        return objects(item, names[0], *place)
+    if isinstance(item.get("label"), list):
+        return objects(item, "label", *place)
+    annotation = item.get("annotation_id", item.get("annotator"))
+    return None if annotation in (None, "") else []
+
+
+def _are_regions(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and all(isinstance(each, dict) and {"start", "globalOffsets"} & set(each) for each in value)
+        and any(each.get("labels") or each.get("hypertextlabels") for each in value)
+    )
 
 
 class _Units:

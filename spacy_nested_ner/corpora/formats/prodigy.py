@@ -3,28 +3,76 @@ writes, written is what `spans.manual` takes."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, TextIO
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Optional, TextIO
 
-from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.errors import CorpusError, Place, Problems
 from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     Outcome,
     checked_span,
-    json_reader,
+    outcomes_of_file,
 )
-from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
-from spacy_nested_ner.corpora.records import ReadOptions, Task, text_record
-from spacy_nested_ner.corpora.registry import task_writers
+from spacy_nested_ner.corpora.parsing.json import field, objects, read_items, write_lines
+from spacy_nested_ner.corpora.parsing.settings import no_settings
+from spacy_nested_ner.corpora.records import (
+    ReadOptions,
+    Record,
+    Task,
+    text_record,
+    with_omissions,
+)
+from spacy_nested_ner.corpora.registry import readers, task_writers
 from spacy_nested_ner.corpora.sentences import word_places
 from spacy_nested_ner.corpora.spans import Dropped
+from spacy_nested_ner.corpora.splits import named_files
 
 
-@json_reader("prodigy")
-def read_record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
+@readers.register("prodigy")
+def read_prodigy(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Prodigy JSONL (db-out): accepted answers, with Prodigy's tokens"""
-    answer = item.get("answer", "accept")
-    if answer != "accept":
-        return Dropped({("not accepted", str(answer)): 1})
+    no_settings(options.settings)
+    outcomes = (
+        outcome
+        for file, split in named_files(Path(path))
+        for outcome in options.problems.stop(_outcomes(file, split, options))
+    )
+    yield from with_omissions(outcomes)
+
+
+def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]:
+    """Of several accepted answers to one input the last counts, which corrects those before. To
+    know it, the file is read once before."""
+    quiet = Problems(skip=True, quiet=True)
+    items = quiet.stop(read_items(file, quiet))
+    left = Counter(_input(item) for _, item in items if _answer(item) == "accept")
+
+    def make(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
+        answer = _answer(item)
+        if answer != "accept":
+            return Dropped({("not accepted", str(answer)): 1})
+        if (given := _input(item)) is not None:
+            left[given] -= 1
+            if left[given] > 0:
+                return Dropped({("earlier accepted answer", ""): 1})
+        return _record(item, place, name, split, options)
+
+    yield from outcomes_of_file(file, split, options, make)
+
+
+def _answer(item: Object) -> Any:
+    return item.get("answer", "accept")
+
+
+def _input(item: Object) -> Optional[int]:
+    """What the answers to one input have in common, None if Prodigy did not say it."""
+    if item.get("_input_hash") is None:
+        return None
+    return hash((str(item["_input_hash"]), str(item.get("text"))))
+
+
+def _record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Record:
     text = field(item, "text", str, *place)
     spans = [
         checked_span(span.get("start"), span.get("end"), span.get("label"), len(text), place)

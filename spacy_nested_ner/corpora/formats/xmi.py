@@ -76,11 +76,15 @@ def _document(file: Path, split: str, settings: XmiSettings, options: ReadOption
             f"{', '.join(custom) or 'no layer of its own'}.",
             file,
         )
-    calls = ((*annotation, len(text), settings, file) for annotation in layers[settings.layer])
+    found = layers[settings.layer]
+    labelled = [annotation for annotation in found if annotation[2]] or found
+    calls = ((*annotation, len(text), settings, file) for annotation in labelled)
     spans = options.problems.attempt_each(_span, calls)
     record = text_record(name, split, text, spans, options)
-    if (outside := written - len(layers[settings.layer])) > 0:
+    if (outside := written - len(found)) > 0:
         record.dropped["in no view of the text", ""] += outside
+    if unlabelled := len(found) - len(labelled):
+        record.dropped["annotation without a label", ""] += unlabelled
     record.words = _words(text, layers.get(TOKENS, []))
     starts = [start for start, _, _ in layers.get(SENTENCES, [])]
     record.sentence_starts = [start for start in starts if isinstance(start, int) and start >= 0]

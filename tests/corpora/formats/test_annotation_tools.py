@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import spacy
 
-from spacy_nested_ner.corpora import CorpusError, ReadOptions, get_reader
+from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_reader
 from spacy_nested_ner.corpora.docs import record_to_doc
 from tests.corpora.comparing import check_malformed, entities
 
@@ -26,6 +27,48 @@ def test_prodigy():
     assert second.words is None and entities(second) == [("Rome", "GPE")]
     dropped = first.dropped + second.dropped
     assert dropped == {("not accepted", "reject"): 1, ("not accepted", "ignore"): 1}
+
+
+def test_prodigy_keeps_the_last_accepted_answer_to_an_input(tmp_path):
+    rome = {"text": "Rome", "_input_hash": 7}
+    spans = {label: [{"start": 0, "end": 4, "label": label}] for label in ("PER", "GPE")}
+    lines = [
+        {**rome, "spans": spans["PER"], "answer": "accept", "_session_id": "a"},
+        {"text": "another segment", "_input_hash": 7},
+        {**rome, "spans": spans["PER"], "_session_id": "b"},
+        {**rome, "spans": spans["GPE"], "answer": "accept"},
+        {**rome, "spans": [], "answer": "reject"},
+        {"text": "Rome", "spans": spans["PER"]},
+        {"text": "Rome", "spans": spans["PER"]},
+    ]
+    for name in ("train.jsonl", "dev.jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)), encoding="utf8")
+    records = read("prodigy", tmp_path)
+    assert [(record.split, record.text, entities(record)) for record in records] == [
+        (split, text, [(text, label)] if label else [])
+        for split in ("train", "dev")
+        for text, label in [
+            ("another segment", ""),
+            ("Rome", "GPE"),
+            ("Rome", "PER"),
+            ("Rome", "PER"),
+        ]
+    ]
+    dropped = sum((record.dropped for record in records), Counter())
+    assert dropped == {
+        ("earlier accepted answer", ""): 4,
+        ("not accepted", "reject"): 2,
+    }
+
+
+def test_prodigy_counts_answers_in_malformed_files_too(tmp_path):
+    path = tmp_path / "out.jsonl"
+    line = '{"text": "Rome", "_input_hash": 7}\n'
+    path.write_text(f"{line}[1]\n{line}", encoding="utf8")
+    problems = Problems(skip=True, quiet=True)
+    (record,) = read("prodigy", path, problems=problems)
+    assert problems.count == 1
+    assert record.dropped == {("earlier accepted answer", ""): 1}
 
 
 def test_tokens_of_prodigy_keep_the_text_where_the_tokenizer_agrees():
@@ -82,6 +125,79 @@ def test_label_studio_min():
     (record,) = read("label-studio", TOOLS / "label_studio_min.json")
     assert entities(record) == [("Rome", "GPE")]
     assert record.dropped == {("not annotated", ""): 1}
+
+
+def region(start, end, text, label):
+    return {"start": start, "end": end, "text": text, "labels": [label]}
+
+
+def write_min(tmp_path, *items):
+    path = tmp_path / "min.json"
+    path.write_text(json.dumps(items), encoding="utf8")
+    return path
+
+
+def test_label_studio_min_without_entities(tmp_path):
+    path = write_min(
+        tmp_path,
+        {"text": "nothing here", "id": 2, "annotator": 1, "annotation_id": 13},
+        {"text": "of an old release", "id": 3, "annotator": "bo@li.org"},
+        {"text": "Nobody looked.", "id": 4, "annotator": None, "annotation_id": None},
+    )
+    first, second = read("label-studio", path)
+    assert first.text == "nothing here" and not first.spans and not second.spans
+    assert first.dropped + second.dropped == {("not annotated", ""): 1}
+
+
+def test_label_studio_min_of_two_annotators(tmp_path):
+    task = {"text": "The US Court", "id": 1}
+    path = write_min(
+        tmp_path,
+        {**task, "label": [region(4, 12, "US Court", "ORG")], "annotator": 1, "annotation_id": 11},
+        {"text": "Rome", "id": 2, "annotator": 1, "annotation_id": 13},
+        {**task, "label": [region(4, 12, "US Court", "PER")], "annotator": 2, "annotation_id": 12},
+        {**task, "annotator": 3, "annotation_id": 14},
+        {"text": "Rome", "id": 1, "label": [region(0, 4, "Rome", "GPE")], "annotation_id": 1},
+        {"text": "Rome", "label": []},
+        {"text": "Rome", "label": []},
+    )
+    records = read("label-studio", path)
+    assert [record.text for record in records] == ["The US Court", *["Rome"] * 4]
+    assert [entities(record) for record in records[:3]] == [
+        [("US Court", "ORG")],
+        [],
+        [("Rome", "GPE")],
+    ]
+    dropped = sum((record.dropped for record in records), Counter())
+    assert dropped == {("further annotation of a task", ""): 2}
+
+
+def test_label_studio_min_after_a_malformed_annotation(tmp_path):
+    task = {"text": "Rome", "id": 1}
+    path = write_min(
+        tmp_path,
+        {**task, "label": [region(0, 9, "Rome", "GPE")]},
+        {**task, "label": [region(0, 4, "Rome", "GPE")]},
+    )
+    problems = Problems(skip=True, quiet=True)
+    (record,) = read("label-studio", path, problems=problems)
+    assert entities(record) == [("Rome", "GPE")] and problems.count == 1
+
+
+def test_label_studio_min_with_a_tag_of_another_name(tmp_path):
+    item = {
+        "text": "Rome is old.",
+        "label": "news",
+        "parts": [{"start": 0, "end": 4, "text": "Rome"}],
+        "ner": [region(0, 4, "Rome", "GPE"), {"start": 5, "end": 7, "text": "is", "labels": []}],
+        "annotation_id": 4,
+    }
+    (record,) = read("label-studio", write_min(tmp_path, item))
+    assert entities(record) == [("Rome", "GPE")]
+    assert record.dropped == {("region without a label", ""): 1}
+    item["parts"] = item["ner"]
+    with pytest.raises(CorpusError, match="line 1: regions under several names: parts, ner"):
+        read("label-studio", write_min(tmp_path, item))
 
 
 def test_label_studio_text_field(tmp_path):

@@ -185,6 +185,38 @@ def test_comments_that_begin_no_document(tmp_path):
     assert [record.doc_id for record in found] == [f"{path.name}:2", f"{path.name}:5"]
 
 
+@pytest.mark.parametrize(
+    "rows, line",
+    [
+        (["# sent_id = 1", "The O", "US LOC", "", "# sent_id = 2", "Rome LOC"], 1),
+        (["The O", "US LOC", "", "#sent_id = 2", "Rome LOC"], 4),
+        (["The O", "US LOC", "", "# newdoc", "Rome LOC"], 4),
+        (["# text = The US", "The\tO", "US\tB-LOC"], 1),
+    ],
+)
+@pytest.mark.parametrize("name", ["columns", "conll"])
+def test_comments_are_no_tokens(tmp_path, name, rows, line):
+    path = write(tmp_path, *rows)
+    with pytest.raises(CorpusError, match=f"line {line}: the line is a comment.*--set comment=#"):
+        read(name, path)
+    records = read(name, path, settings={"comment": "#"})
+    assert [label for record in records for *_, label in record.spans] == ["LOC"] * (len(records))
+
+
+def test_tags_that_fit_no_scheme_may_be_those_of_a_comment(tmp_path):
+    path = write(tmp_path, "a B-X", "# said", "b O")
+    for settings in ({}, {"scheme": "BIO"}):
+        with pytest.raises(CorpusError, match="comments .*--set comment=#"):
+            read("columns", path, settings=settings)
+    (record,) = read("columns", path, settings={"comment": "#"})[:1]
+    assert record.words == ["a"]
+
+
+def test_a_token_that_is_the_sign_of_comments(tmp_path):
+    (record,) = read("columns", write(tmp_path, "No B-X", "# I-X", "1 I-X", "= O"))
+    assert record.words == ["No", "#", "1", "="]
+
+
 def test_a_file_without_blank_lines_is_no_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("spacy_nested_ner.corpora.formats.columns.MOST_ROWS", 3)
     path = write(tmp_path, "a B-A", "", *["b B-A"] * 4)

@@ -174,6 +174,15 @@ def test_spans_that_belong_to_no_text_are_counted(tmp_path, pattern, new, kept, 
     assert record.dropped == {("in no view of the text", ""): lost}
 
 
+def test_spans_without_a_label_are_counted_beside_others(tmp_path):
+    spans = [(2, 13, "ORG"), (2, 7, None), (14, 16, ""), (22, 26, "GPE")]
+    (record,) = read(write(tmp_path, spans=spans))
+    assert entities(record) == [("Bo Li's lab", "ORG"), ("Rome", "GPE")]
+    assert record.dropped == {("annotation without a label", ""): 2}
+    with pytest.raises(CorpusError, match="Choose the feature with the label"):
+        read(write(tmp_path, spans=[(2, 13, None), (2, 7, None)]))
+
+
 def test_spans_without_an_end(tmp_path):
     path = write(tmp_path, spans=[(2, 13, "ORG"), (22, 26, "GPE")])
     text = re.sub(r'(<\w+:NamedEntity[^>]*) end="\d+"', r"\1", path.read_text("utf8"), count=1)
