@@ -206,7 +206,7 @@ def test_comments_are_no_tokens(tmp_path, name, rows, line):
 def test_tags_that_fit_no_scheme_may_be_those_of_a_comment(tmp_path):
     path = write(tmp_path, "a B-X", "# said", "b O")
     for settings in ({}, {"scheme": "BIO"}):
-        with pytest.raises(CorpusError, match="comments .*--set comment=#"):
+        with pytest.raises(CorpusError, match=r"comments .*--set comment=#"):
             read("columns", path, settings=settings)
     (record,) = read("columns", path, settings={"comment": "#"})[:1]
     assert record.words == ["a"]
