@@ -3,8 +3,7 @@ both on the default CNN from scratch; ends with code 1 where a system is over it
 
 python -m benchmarks.speed --output results/speed.json
 
-The limits are about twice what was measured. Whoever makes a system faster lowers its limit; a
-limit is not raised without a reason in CHANGELOG.md.
+The limits leave room for machines that differ. One is not raised without a reason in CHANGELOG.md.
 """
 
 import random

@@ -251,8 +251,8 @@ def stress(*tests: str) -> str:
         for path, result in zip(files, results)
     }
     minutes = math.ceil(sum(result["seconds"] for result in results) / 60)
-    modules = " ".join(dict.fromkeys(result["test"].partition("::")[0] for result in results))
-    command = f"-m pytest {modules} --budget {minutes} --results {RESULTS}/stress"
+    names = " ".join(dict.fromkeys(result["test"].partition("[")[0] for result in results))
+    command = f"-m pytest {names} --budget {minutes} --results {RESULTS}/stress"
     return f"{tables.stress(shown)}\n\n{shell([command])}"
 
 

@@ -35,7 +35,7 @@ class Setting:
     least: Optional[float] = None
     above: Optional[float] = None
     most: Optional[float] = None
-    choices: Tuple[str, ...] = ()
+    choices: Collection[str] = ()
     derived: bool = False
 
     def holds(self, value: Any, hint: Any) -> bool:

@@ -27,7 +27,7 @@ from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import describe
 from spacy_nested_ner.tables import plain, scored_spans
 
-OVERLAP = describe(PipeSettings)["overlap"].choices
+OVERLAP = list(describe(PipeSettings)["overlap"].choices)
 EVERYTHING = OVERLAP[0]
 LONGEST_BLOCK = 120
 """Tokens that are drawn together at most: where no sentence ends, the page breaks the line."""
@@ -76,7 +76,7 @@ class Pane:
             "threshold": own.value,
             "lowest": own.lowest,
             "overlap": own.pipe.cfg["overlap"] if self._has_overlap else None,
-            "overlap_choices": list(OVERLAP) if self._has_overlap else [],
+            "overlap_choices": OVERLAP if self._has_overlap else [],
             "direction": self.nlp.vocab.writing_system.get("direction", "ltr"),
         }
 

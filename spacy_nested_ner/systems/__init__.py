@@ -13,7 +13,8 @@ TABLE: Dict[str, Union[str, System]] = {
     "mrc": "spacy_nested_ner.systems.mrc:SYSTEM",
 }
 
-# By the F1 that they reach in equal time, see docs/benchmarks.md: which one `init` takes first.
+# By the F1 that they reach in equal time, see docs/benchmarks.md: which one `init` takes first. The
+# one that wants a question for each label is last.
 BEST_FIRST = ("locate_and_label", "proposer_regressor", "piqn", "diffusion", "mrc")
 
 

@@ -11,7 +11,6 @@ from typing import (
     Any,
     Callable,
     Dict,
-    Iterable,
     Iterator,
     List,
     Mapping,
@@ -52,14 +51,6 @@ class Options(Settings):
     """
 
     threshold: float = setting(0.5, least=0, most=1)
-
-
-def unknown_variant(variant: str, known: Iterable[str]) -> Optional[str]:
-    """The error for a form of a head that no name stands for; None for a known one."""
-    if variant in known:
-        return None
-    names = ", ".join(f'"{name}"' for name in known)
-    return f"variant must be one of {names}, got {variant!r}"
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class ColumnSettings:
 
 @readers.register("columns")
 def read_columns(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Tokens and tags in columns, any number of levels (settings: token, tags, scheme)"""
+    """Tokens and tags in columns, any number of levels (settings: token, tags, scheme, comment)"""
     return column_records(path, options, ColumnSettings())
 
 

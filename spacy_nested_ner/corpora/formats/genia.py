@@ -32,7 +32,6 @@ from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import joined
 from spacy_nested_ner.corpora.spans import CharSpan, clean_spans, stripped
 
-LABELS = ("DNA", "RNA", "cell_line", "cell_type", "protein")
 SPLIT_SIZES = {"train": 15023, "dev": 1669, "test": 1854}
 EXPECTED = "GENIA XML: <set> with <article>s, their <bibliomisc>, and <sentence>s with <cons>"
 

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Dict, Optional
 
 from spacy_nested_ner.settings import setting
-from spacy_nested_ner.systems.base import ModelSettings, Options, unknown_variant
+from spacy_nested_ner.systems.base import ModelSettings, Options
 
 # A shorter sentence gets as many noisy spans as one of so many words.
 FEWEST_WORDS = 30
@@ -114,7 +114,7 @@ class DiffusionSettings(ModelSettings):
         pointers add these scores. 0: no such scores.
     """
 
-    variant: str = setting("default", source="configs/diffusion_paper.cfg")
+    variant: str = setting("default", choices=VARIANTS, source="configs/diffusion_paper.cfg")
     hidden_width: int = setting(128, least=1, source="configs/diffusion_transformer.cfg")
     word_width: Optional[int] = setting(None, least=1, source="configs/diffusion_transformer.cfg")
     lstm_layers: int = setting(
@@ -143,8 +143,6 @@ class DiffusionSettings(ModelSettings):
         return self.candidate_weight > 0 and self.form.answer_pooling
 
     def conflict(self) -> Optional[str]:
-        if unknown := unknown_variant(self.variant, VARIANTS):
-            return unknown
         if self.hidden_width % (2 * self.attention_heads):
             return (
                 f"hidden_width ({self.hidden_width}) must be a multiple of twice the "

@@ -24,7 +24,7 @@ class LocateAndLabelSettings(ModelSettings):
     hidden_width: width of the word vectors.
     lstm_layers: layers of the word-level BiLSTM (section 2.1); 0: none, only a linear layer where
         the widths differ. The paper's config has its BiLSTM in the encoder.
-    grid_width: width of a convolution over the grid of seeds, by first word and length, through
+    grid_width: width of two convolutions over the grid of seeds, by first word and length, through
         which filter and classifier know the neighbours of a span; 0 for none, the paper's form.
     lengths: lengths of the seed spans, in words (section 2.2); null takes those of `seed_lengths`
         for the longest entity of the training data.

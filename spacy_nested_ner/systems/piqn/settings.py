@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Dict, Optional
 
 from spacy_nested_ner.settings import setting
-from spacy_nested_ner.systems.base import ModelSettings, Options, unknown_variant
+from spacy_nested_ner.systems.base import ModelSettings, Options
 
 # Of queries made from words: a shorter sentence gets more rounds of them, so that one word can have
 # several labels.
@@ -87,7 +87,7 @@ class PIQNSettings(ModelSettings):
         the two.
     """
 
-    variant: str = setting("default", source="eq. 4-7; configs/piqn_paper.cfg")
+    variant: str = setting("default", choices=VARIANTS, source="eq. 4-7; configs/piqn_paper.cfg")
     hidden_width: int = setting(128, least=1, source="configs/piqn_paper.cfg")
     lstm_layers: int = setting(0, least=0, source="configs/piqn_paper.cfg; benchmarks/ablations")
     depth: int = setting(1, least=1, source="appendix B; configs/piqn_paper.cfg")
@@ -114,8 +114,6 @@ class PIQNSettings(ModelSettings):
         return VARIANTS[self.variant]
 
     def conflict(self) -> Optional[str]:
-        if unknown := unknown_variant(self.variant, VARIANTS):
-            return unknown
         if self.form.candidates and (self.form.label_attention or not self.form.span_pooling):
             return (
                 f"variant {self.variant!r}: candidates need a classifier with span_pooling and "
