@@ -222,6 +222,8 @@ def test_figures_of_stress_tests_stand_side_by_side(macros, tmp_path, monkeypatc
     assert shown.splitlines()[0] == "|  | `a` | `b` |"
     assert ["docs", "1,200", ""] in rows(shown)
     assert ["lost, spans", "", "3"] in rows(shown)
-    assert "tests/stress/test_x.py::test_docs --budget 2 --results benchmarks/results/stress" in shown
+    assert (
+        "tests/stress/test_x.py::test_docs --budget 2 --results benchmarks/results/stress" in shown
+    )
     with pytest.raises(ValueError, match="kills"):
         macros.stress("kills")

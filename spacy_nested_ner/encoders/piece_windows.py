@@ -90,8 +90,10 @@ def fit_context(
     if before + after > room:
         half = room // 2
         before, after = min(before, max(half, room - after)), min(after, max(half, room - before))
-        left = int(np.searchsorted(offsets, offsets[start] - before, side="left"))
-        right = int(np.searchsorted(offsets, offsets[end] + after, side="right")) - 1
+        first = int(np.searchsorted(offsets, offsets[start] - before, side="left"))
+        last = int(np.searchsorted(offsets, offsets[end] + after, side="right")) - 1
+        # Words without pieces fit anywhere, in the context or beyond it.
+        left, right = max(left, first), min(right, last)
     return left, right
 
 

@@ -34,6 +34,11 @@ def test_context_fits_and_is_as_wide_as_it_can_be(counts, data, context, room):
         assert sum(counts[end : right + 1]) > share
 
 
+def test_context_does_not_grow_by_words_without_pieces():
+    assert fit_context(np.array([0, 0, 0, 0, 1, 1, 1]), 2, 3, 1, 0) == (1, 3)
+    assert fit_context(np.array([0, 1, 2, 2, 2]), 1, 2, 1, 0) == (1, 3)
+
+
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=40), room=st.integers(9, 20))
 def test_windows_cover_all_words_and_overlap(lengths, room):
     cuts = np.concatenate([[0], np.cumsum(lengths)])
