@@ -215,27 +215,28 @@ def test_table_of_init_trials() -> None:
 
 def test_training_length_counts_passes(tmp_path) -> None:
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
-    sizes = ("--sentences", 4, "--passes", 3)
+    sizes = ("--sentences", 2, "--sentences", 4, "--passes", 3)
     table = invoke(training_length.app, "run", tmp_path, tmp_path / "out", *sizes)
     # All of so few sentences are in one batch.
-    assert table.splitlines()[-1].split(" | ")[:4] == ["| 4", "3", "3", "1"]
+    rows = [line.split(" | ")[:4] for line in table.splitlines()[-2:]]
+    assert rows == [["| 2", "3", "3", "1"], ["| 4", "3", "3", "1"]]
     again = invoke(training_length.app, "report", tmp_path / "out")
-    assert again.strip() == "\n".join(table.splitlines()[-3:])
+    assert again.strip() == "\n".join(table.splitlines()[-4:])
 
 
 def test_small_data_is_drawn(tmp_path) -> None:
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
-    options = ("--docs", 4, "--draw", 0, "--minutes", 0.02, "--system", "piqn_ner")
+    options = ("--docs", 4, "--draw", 0, "--draw", 1, "--minutes", 0.02, "--system", "piqn_ner")
     table = invoke(small_data.app, "run", tmp_path, tmp_path / "out", *options)
     header, _, row = (line.split(" | ") for line in table.splitlines()[-3:])
-    assert header == ["| sentences", "draws", "`piqn_ner` |"] and row[:2] == ["| 4", "1"]
+    assert header == ["| sentences", "draws", "`piqn_ner` |"] and row[:2] == ["| 4", "2"]
     assert invoke(small_data.app, "report", tmp_path / "out").strip() in table
-    assert (tmp_path / "out" / "data" / f"{tmp_path.name}_4_docs_0").is_dir()
+    paths = [
+        tmp_path / "out" / "data" / f"{tmp_path.name}_4_docs_{draw}" / "train.spacy"
+        for draw in (0, 1)
+    ]
     vocab = spacy.blank("en").vocab
-    texts = []
-    for draw in (0, 1):
-        path = small_data.drawn(tmp_path, tmp_path / "out", 4, draw) / "train.spacy"
-        texts.append({doc.text for doc in DocBin().from_disk(path).get_docs(vocab)})
+    texts = [{doc.text for doc in DocBin().from_disk(path).get_docs(vocab)} for path in paths]
     assert [len(each) for each in texts] == [4, 4] and texts[0] != texts[1]
     result = CliRunner().invoke(
         small_data.app, ["run", str(tmp_path), str(tmp_path / "more"), "--docs", "1000"]

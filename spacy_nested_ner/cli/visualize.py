@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, NamedTuple, Optional, Tuple
 
 import typer
 from wasabi import msg
@@ -33,6 +33,13 @@ ScoresOpt = Annotated[
 ]
 
 
+class ScoresSource(NamedTuple):
+    """What scores are of: pipeline and data, as they were given to `nested-ner evaluate`."""
+
+    model: str
+    data: str
+
+
 def visualize_cli(
     model: ModelArg,
     data_path: DataArg,
@@ -57,7 +64,7 @@ def visualize_cli(
     with failing("Cannot make the page."):
         setup_gpu(gpu_id, silent=gpu_id < 0)
         check_data(data_path)
-        scores = read_scores(scores_path, spans_key) if scores_path else None
+        scores, source = read_scores(scores_path, spans_key) if scores_path else (None, None)
         nlp = load_pipeline(model)
         comparisons = predict(nlp, data_path, spans_key, limit, seed)
         facts = {"data": str(data_path), "spans key": spans_key}
@@ -65,8 +72,9 @@ def visualize_cli(
         page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores, known)
         with written_together([output_path]) as drafts:
             drafts[output_path].write_text(page, encoding="utf8")
-    if scores_path and (other := scored_elsewhere(scores_path, model, data_path)):
-        msg.warn(f"{scores_path} has scores {other}. For those of this page evaluate again.")
+    if source is not None and not is_of_page(source, model, data_path):
+        where = f"{scores_path} has scores of {source.model} on {source.data}"
+        msg.warn(f"{where}. For those of this page evaluate again.")
     remark = page_remark(comparisons, known)
     if remark is not None:
         msg.warn(remark)
@@ -105,9 +113,11 @@ def predict(
     return [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
 
 
-def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
+def read_scores(
+    path: Path, spans_key: str
+) -> Tuple[Dict[str, Optional[float]], Optional[ScoresSource]]:
     """Precision, recall and F ("p", "r", "f") from the JSON that `spacy evaluate` writes, or
-    `nested-ner evaluate` of one pipeline.
+    `nested-ner evaluate` of one pipeline; the latter says what they are of.
 
     Raises ValueError, with the path, if there are none.
     """
@@ -116,13 +126,14 @@ def read_scores(path: Path, spans_key: str) -> Dict[str, Optional[float]]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file. Expected the output of `nested-ner evaluate`.")
     try:
-        found = _scores(srsly.read_json(path), spans_key)
+        report = srsly.read_json(path)
+        scores, source = _scores(report, spans_key), _source(report)
     except (KeyError, IndexError, TypeError) as err:
         problem = "is not what `nested-ner evaluate` or `spacy evaluate` writes. Evaluate again."
         raise ValueError(f"{path} {problem}") from err
     except ValueError as err:
         raise ValueError(f"{path}: {err}") from err
-    return found
+    return scores, source
 
 
 def _scores(report: Any, spans_key: str) -> Dict[str, Optional[float]]:
@@ -144,20 +155,16 @@ def _scores(report: Any, spans_key: str) -> Dict[str, Optional[float]]:
     return values
 
 
-def scored_elsewhere(path: Path, model: str, data_path: Path) -> str:
-    """What the JSON of `nested-ner evaluate` has scores of, where that is another pipeline or other
-    data; empty if not, or if it does not say so."""
-    import srsly
-
-    report = srsly.read_json(path)
+def _source(report: Any) -> Optional[ScoresSource]:
     if "pipelines" not in report:
-        return ""
-    name, data = report["pipelines"][0]["model"], report["data"]["path"]
-    is_same = (
-        name == model or Path(name).resolve() == Path(model).resolve(),
-        Path(data).resolve() == data_path.resolve(),
-    )
-    return "" if all(is_same) else f"of {name} on {data}"
+        return None
+    return ScoresSource(report["pipelines"][0]["model"], report["data"]["path"])
+
+
+def is_of_page(source: ScoresSource, model: str, data_path: Path) -> bool:
+    """Whether scores are of the pipeline and the data that the page shows."""
+    is_same_model = source.model == model or Path(source.model).resolve() == Path(model).resolve()
+    return is_same_model and Path(source.data).resolve() == data_path.resolve()
 
 
 def page_title(nlp: "Language", model: str, data_path: Path) -> str:

@@ -278,7 +278,7 @@ def test_training_does_not_pile_up_objects(make, optimizer) -> None:
     sgd = spacy.registry.get("optimizers", optimizer)(learn_rate=0.001)
     counts = []
     for _ in range(3):
-        for _ in range(2):
+        for _ in range(5):
             nlp.update(make_examples(nlp), sgd=sgd)
         gc.collect()
         counts.append(len(gc.get_objects()))
