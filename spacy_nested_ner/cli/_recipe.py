@@ -21,7 +21,7 @@ SPANCAT = "spancat"
 """spaCy's own component for nested entities, as a yardstick."""
 COMPONENT = "ner"  # in all shipped configs
 ACCURACY, SPEED = "accuracy", "speed"  # what there is to optimize
-# Up to so many, adversarial training takes twice the time for nothing.
+# Up to so many, adversarial training gains with every system, even where it has half of the steps.
 FEW_SENTENCES = 500
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
@@ -49,14 +49,14 @@ def shipped_config(name: str) -> Path:
 class Recipe:
     """A config, and in words why it is as it is.
 
-    batches: that the batcher makes of one pass over the training data. undecided: nobody has said
-    what to optimize. reasons: by subject. warnings: what deserves attention, entities that cannot
-    be found first.
+    batches: that the batcher makes of one pass over the training data. adversarial_steps: where
+    there are fewer, adversarial training is left out. reasons: by subject. warnings: what deserves
+    attention, entities that cannot be found first.
     """
 
     config: Config
     batches: int = 1
-    undecided: bool = False
+    adversarial_steps: int = 0
     reasons: Dict[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
 
@@ -77,8 +77,7 @@ class Recipe:
 
     def fit_time(self, minutes: float, gpu_id: int = -1) -> None:
         """Set the length of the training to a time on this machine, by running some of its steps.
-        Where nobody has said what to optimize, and adversarial training leaves fewer steps than the
-        shipped config has, it is left out.
+        Adversarial training is left out where it leaves too few steps.
 
         Raises ValueError if the time is too short.
         """
@@ -87,7 +86,7 @@ class Recipe:
         dev_docs = min(docs, max(1, int(60 * minutes * SCORING_SHARE / scored)))
         steps = int((60 * minutes - dev_docs * scored) / step)
         component = self.config["components"][COMPONENT]
-        if self.undecided and component.get("adversarial") and steps < self.training["max_steps"]:
+        if component.get("adversarial") and steps < self.adversarial_steps:
             component["adversarial"] = 0.0
             self.reasons["Encoder"] = transformer_in_words(self.config)
             return self.fit_time(minutes, gpu_id)
@@ -131,11 +130,13 @@ def recipe_for(
     check_learnable(report, lang)
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
-    recipe = Recipe(config, undecided=optimize is None)
+    recipe = Recipe(config)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
     train = {**report["train"], "sentences": count_sentences(train_path, spans_key, lang)}
     if optimize is None:
         optimize = goal_for(encoder, train["sentences"])
+        few = optimize is not None
+        recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     factories = tuple(get_system(name).factory for name in BEST_FIRST)
@@ -212,7 +213,7 @@ def count_sentences(path: Path, spans_key: str, lang: str) -> int:
 def goal_for(encoder: str, sentences: int) -> Optional[str]:
     """What to optimize where nobody says. sentences: of train, see `count_sentences`."""
     few = sentences <= FEW_SENTENCES
-    return SPEED if few and encoder not in (CNN, LISTENER) else None
+    return ACCURACY if few and encoder not in (CNN, LISTENER) else None
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:
@@ -251,8 +252,7 @@ def _use_transformer(config: Config, name: str, optimize: Optional[str]) -> str:
     component = config["components"][COMPONENT]
     read_config(component["model"]["tok2vec"]["@architectures"], name)
     config["paths"]["transformer"] = name
-    # Where the shipped config leaves it off, it does not gain.
-    if optimize is not None and "adversarial" in component:
+    if optimize is not None and component["factory"] != SPANCAT:
         component["adversarial"] = float(optimize == ACCURACY)
     return transformer_in_words(config)
 

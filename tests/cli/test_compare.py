@@ -76,8 +76,8 @@ def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None
 
 @pytest.fixture
 def adversarial(tmp_path, tiny_bert, monkeypatch) -> Callable[[Path], float]:
-    """That of the training that would be run on a corpus."""
-    options = ("--system", "locate_and_label_ner", "--encoder", tiny_bert, "--minutes", 0.02)
+    """That of the training that would be run on a corpus; the shipped config has none."""
+    options = ("--system", "diffusion_ner", "--encoder", tiny_bert, "--minutes", 0.02)
     tasks: List[trainings.Task] = []
 
     def planned(corpus: Path) -> float:
@@ -88,15 +88,15 @@ def adversarial(tmp_path, tiny_bert, monkeypatch) -> Callable[[Path], float]:
         monkeypatch.setattr(trainings, "train_each", train_each)
         assert "nothing is trained" in run(corpus, tmp_path / "out", *options, code=1)
         config = Config().from_str(tasks.pop().config, interpolate=False)
-        return config["components"]["ner"]["adversarial"]
+        return config["components"]["ner"].get("adversarial", 0)
 
     return planned
 
 
-def test_few_sentences_are_compared_without_adversarial_training(
+def test_few_sentences_are_compared_with_adversarial_training(
     corpus, adversarial, monkeypatch
 ) -> None:
-    for limit, found in ((500, 0), (0, 1)):
+    for limit, found in ((500, 1), (0, 0)):
         monkeypatch.setattr(_recipe, "FEW_SENTENCES", limit)
         assert adversarial(corpus) == found
 
@@ -111,14 +111,15 @@ def test_sentences_of_docs_without_boundaries_are_counted_by_rule(
     doc = spacy.blank("en")("IL-2 rose. It fell. " * 10)
     doc.spans["mine"] = [Span(doc, 0, 1, "PER")]
     DocBin(docs=[doc]).to_disk(long / "train.spacy")
-    assert adversarial(long) == 1
+    assert adversarial(long) == 0
 
 
 def test_a_pretrained_encoder_is_compared(corpus, tmp_path, tiny_bert) -> None:
-    options = ("--system", "locate_and_label_ner", "--encoder", tiny_bert, "--minutes", 0.02)
-    run(corpus, tmp_path, *options, "--cpu-clock")
+    systems = ("--system", "locate_and_label_ner", "--system", "spancat")
+    run(corpus, tmp_path, *systems, "--encoder", tiny_bert, "--minutes", 0.02, "--cpu-clock")
     nlp = spacy.load(tmp_path / "locate_and_label_ner_seed0" / "model")
-    assert nlp.get_pipe("ner").cfg["adversarial"] == 0
+    assert nlp.get_pipe("ner").cfg["adversarial"] == 1
+    assert (tmp_path / "spancat_seed0.json").exists()
 
 
 def test_what_cannot_be_compared(corpus, tmp_path) -> None:

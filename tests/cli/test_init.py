@@ -106,14 +106,6 @@ def test_for_speed_or_accuracy(corpus, tmp_path, tiny_bert) -> None:
         assert "Leave it out" in init(corpus, path, *options, code=1)
 
 
-def test_few_sentences_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -> None:
-    path = tmp_path / "mine.cfg"
-    for limit, how in ((500, "without"), (0, "with")):
-        monkeypatch.setattr(_recipe, "FEW_SENTENCES", limit)
-        printed = init(corpus, path, "--force", "--encoder", tiny_bert)
-        assert f"{how} adversarial training" in printed
-
-
 def test_sentences_of_docs_without_boundaries_are_counted_by_rule(corpus, tmp_path) -> None:
     doc = spacy.blank("en")("IL-2 rose. It fell. " * 300)
     doc.spans["sc"] = [doc[:1]]
@@ -123,9 +115,23 @@ def test_sentences_of_docs_without_boundaries_are_counted_by_rule(corpus, tmp_pa
     assert "Data 600 sentences, 1 entities" in printed
 
 
-def test_minutes_that_are_few_are_for_speed(corpus, tmp_path, tiny_bert, monkeypatch) -> None:
-    """A step takes 0.5 s, with adversarial training 1 s; the shipped config has 1,000 steps."""
-    monkeypatch.setattr(_recipe, "FEW_SENTENCES", 0)
+@pytest.mark.parametrize(
+    ("few", "minutes", "goal", "adversarial", "steps"),
+    [
+        (0, 20, (), 1, 1199),
+        (0, 10, (), 0, 1199),
+        (0, 10, ("--optimize", "accuracy"), 1, 599),
+        (500, 10, (), 1, 599),
+        (500, 10, ("--optimize", "speed"), 0, 1199),
+        (500, 4, (), 0, 479),
+    ],
+)
+def test_minutes_that_are_few_are_for_speed(
+    corpus, tmp_path, tiny_bert, monkeypatch, few, minutes, goal, adversarial, steps
+) -> None:
+    """A step takes 0.5 s, with adversarial training 1 s; the shipped config has 1,000 steps. Of few
+    sentences 300 steps of adversarial training are enough."""
+    monkeypatch.setattr(_recipe, "FEW_SENTENCES", few)
     # So few sentences would be read more than 60 times.
     monkeypatch.setattr(_recipe, "MOST_PASSES", 1000)
 
@@ -134,17 +140,11 @@ def test_minutes_that_are_few_are_for_speed(corpus, tmp_path, tiny_bert, monkeyp
 
     monkeypatch.setattr(_recipe, "measure", measured)
     path = tmp_path / "mine.cfg"
-    options = ("--force", "--encoder", tiny_bert, "--minutes")
-    for minutes, goal, adversarial, steps in (
-        (20, (), 1, 1199),
-        (10, (), 0, 1199),
-        (10, ("--optimize", "accuracy"), 1, 599),
-    ):
-        printed = init(corpus, path, *options, minutes, *goal)
-        assert f"{'with' if adversarial else 'without'} adversarial training" in printed
-        config = load_config(path)
-        assert config["components"]["ner"]["adversarial"] == adversarial
-        assert config["training"]["max_steps"] == steps
+    printed = init(corpus, path, "--encoder", tiny_bert, "--minutes", minutes, *goal)
+    assert f"{'with' if adversarial else 'without'} adversarial training" in printed
+    config = load_config(path)
+    assert config["components"]["ner"]["adversarial"] == adversarial
+    assert config["training"]["max_steps"] == steps
 
 
 def test_no_such_transformer(corpus, tmp_path) -> None:

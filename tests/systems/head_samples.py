@@ -217,8 +217,8 @@ EVERYTHING: Dict[Type[Head], Options] = {
     Diffusion: DiffusionOptions(threshold=0, n_spans=12),
     LocateAndLabel: LocateAndLabelOptions(threshold=0, filter_threshold=0, nms_decay=1),
     ProposerRegressor: ProposerRegressorOptions(threshold=0),
-    MRC: MRCOptions(threshold=0),
-    MRCPerLabel: MRCOptions(threshold=0),
+    MRC: MRCOptions(threshold=0, boundary_threshold=0),
+    MRCPerLabel: MRCOptions(threshold=0, boundary_threshold=0),
 }
 
 

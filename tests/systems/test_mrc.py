@@ -147,13 +147,20 @@ def test_candidates(candidates, expected) -> None:
     assert sorted(head.match.candidates) == expected
 
 
-def test_candidates_of_gold_and_of_what_is_predicted() -> None:
+@pytest.mark.parametrize(
+    ("candidates", "predicted"),
+    [
+        ("gold_and_predicted", [(0, 0, 1), (0, 0, 3), (0, 2, 3)]),
+        # But for the start with a logit of -3, whose probability is below 0.1, all.
+        ("gold_and_likely", [cell for cell in ALL_CELLS if cell != (0, 3, 3)]),
+    ],
+)
+def test_candidates_of_gold_and_of_what_is_found(candidates, predicted) -> None:
     gold = Gold.from_lists([[(1, 1, 0)], [(0, 0, 0)]])
-    head = make_head()
+    head = make_head(candidates=candidates)
     head.match = FixedMatch({})
     head.losses(Batch(words(), MASK), gold)
-    predicted = [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
-    assert sorted(head.match.candidates) == sorted([*predicted, (0, 1, 1), (1, 0, 0)])
+    assert sorted(head.match.candidates) == sorted({*predicted, (0, 1, 1), (1, 0, 0)})
 
 
 def test_wrong_pairs_of_gold_boundaries_are_the_negatives() -> None:
@@ -173,12 +180,22 @@ def found(head: MRC, **options: Any) -> Dict[Tuple[int, int, int], float]:
 
 def test_nested_decoding_takes_every_start_and_end_that_match() -> None:
     head = make_head()
-    head.match = FixedMatch({(0, 0, 1): 4.0, (0, 0, 3): 0.25, (0, 2, 3): -0.1})
-    scores = {(0, 0, 1): sigmoid(1.0), (0, 0, 3): sigmoid(0.25)}
-    assert found(head) == pytest.approx(scores)
+    head.match = FixedMatch({(0, 0, 1): 4.0, (0, 0, 3): 0.25, (0, 2, 3): -0.1, (0, 1, 3): 2.0})
+    scores = {(0, 0, 1): sigmoid(4.0), (0, 0, 3): sigmoid(0.25)}
+    assert found(head, boundary_threshold=0.5) == pytest.approx(scores)
     # The second row's start lies behind its end.
     assert sorted(head.match.candidates) == [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
-    assert list(found(head, threshold=0.6)) == [(0, 0, 1)]
+    assert list(found(head, boundary_threshold=0.5, threshold=0.6)) == [(0, 0, 1)]
+
+
+def test_a_start_that_is_likely_is_matched_too() -> None:
+    """One of the words is a start with a probability of 0.27, another one with 0.05."""
+    head = make_head()
+    head.match = FixedMatch({(0, 1, 3): 2.0, (0, 3, 3): 2.0})
+    assert found(head) == pytest.approx({(0, 1, 3): sigmoid(2.0)})
+    cells = {(0, 1, 3): sigmoid(2.0), (0, 3, 3): sigmoid(2.0)}
+    assert found(head, boundary_threshold=0.04) == pytest.approx(cells)
+    assert found(head, boundary_threshold=0.3) == {}
 
 
 def test_flat_decoding_takes_the_nearest_end() -> None:

@@ -10,6 +10,7 @@ import torch
 
 from spacy_nested_ner.systems.base import FigureInput
 from spacy_nested_ner.systems.drawing import label_words, new_figure
+from spacy_nested_ner.systems.mrc.head import crossed, likely
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class AnswerScores:
     """How a sentence answers the question of each label; all `(labels, words)` float, 0 to 1.
 
     start, end: that an answer starts or ends at the word. answer: the score of the best answer that
-    holds the word, the smallest probability of its start, its end and their match; None for a head
-    that matches no starts with ends.
+    holds the word, the probability that its start and its end match; None for a head that matches
+    none.
     """
 
     start: np.ndarray
@@ -42,10 +43,10 @@ def answer_scores(view: FigureInput) -> AnswerScores:
         starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
         start[label], end[label] = starts.cpu().numpy(), ends.cpu().numpy()
         if head.match is not None:
-            pairs = (mask.unsqueeze(2) & mask.unsqueeze(1)).triu()
+            least = view.options.boundary_threshold
+            pairs = crossed(*likely(starts, ends, mask, least)).triu()
             row, i, j = torch.nonzero(pairs, as_tuple=True)
-            score = torch.minimum(starts[row, i], ends[row, j])
-            score = torch.minimum(score, head.match(first, last, row, i, j).sigmoid())
+            score = head.match(first, last, row, i, j).sigmoid()
             best = torch.zeros(pairs.shape, dtype=score.dtype, device=score.device)
             best[row, i, j] = score
             # Of all that start here or before, the best that end here or later.

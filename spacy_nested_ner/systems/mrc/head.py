@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.systems.head import PRIOR, Batch, Gold, Head, Loss, Predictions, marked
-from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
+from spacy_nested_ner.systems.mrc.settings import LIKELY, MRCOptions, MRCSettings
 
 # Hidden layer of the match score.
 MATCH_WIDTH = 256
@@ -25,6 +25,8 @@ MATCH_WIDTH = 256
 # authors' code has 0.1. A match that reads all words of a span learns faster than starts and ends,
 # which decide as much.
 MATCH_WEIGHTS = {"match": 0.1, "span": 0.02}
+# Probability from which a start or an end is a candidate of the match, by the setting.
+CANDIDATES_FROM = {"gold_and_likely": LIKELY, "gold_and_predicted": 0.5}
 # Of the dice loss.
 SMOOTH = 1.0
 
@@ -81,8 +83,10 @@ class MRC(Head):
             chosen = mask.unsqueeze(2) & mask.unsqueeze(1)
             if self.candidates != "all":
                 chosen = crossed(gold_starts.bool(), gold_ends.bool())
-            if self.candidates == "gold_and_predicted":
-                chosen = chosen | crossed((starts > 0) & mask, (ends > 0) & mask)
+            if self.candidates in CANDIDATES_FROM:
+                least = CANDIDATES_FROM[self.candidates]
+                boundaries = likely(starts.sigmoid(), ends.sigmoid(), mask, least)
+                chosen = chosen | crossed(*boundaries)
             losses["match"] = self._match_loss(self.match, first, last, chosen.triu(), gold)
         return losses
 
@@ -112,28 +116,26 @@ class MRC(Head):
     def predict(self, batch: Batch, options: MRCOptions) -> Predictions:
         """Answers to the question of each row; their label is always 0.
 
-        The score of a span is the smallest of its probabilities: with a `threshold` of 0.5 each of
-        them must be at least 0.5, as in the authors' code. options: `threshold`; `decoding`:
-        "nested" pairs each start with each end that it matches, "flat" with the nearest end.
+        The score of a span is the probability of its match. options: `threshold` on the score;
+        `boundary_threshold` on the probability of start and end, with 0.5 for both as in the
+        authors' code; `decoding`: "nested" pairs each start with each end that it matches, "flat"
+        with the nearest end. What has no match has the smaller one of the probabilities of start
+        and end.
 
         The best 2 N - 1 answers of a sentence of N words are kept: no more spans can nest in it. A
         text that repeats one word would else have an answer for each pair of its words.
         """
         words, mask, _ = batch
-        threshold = options.threshold
         first, last, start_logits, end_logits = self.boundaries(words)
         starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
-        # NaN passes, so that the component can report a model that has diverged.
-        is_start, is_end = (mask & ~(p < threshold) for p in (starts, ends))
         if self.match is None or options.decoding == "flat":
-            row, start, end = nearest_ends(is_start, is_end)
+            row, start, end = nearest_ends(*likely(starts, ends, mask, options.threshold))
             score = torch.minimum(starts[row, start], ends[row, end])
         else:
-            cells = torch.nonzero(crossed(is_start, is_end).triu(), as_tuple=True)
-            row, start, end = cells
-            score = torch.minimum(starts[row, start], ends[row, end])
-            score = torch.minimum(score, self.match(first, last, row, start, end).sigmoid())
-            keep = torch.nonzero(~(score < threshold)).squeeze(1)
+            pairs = crossed(*likely(starts, ends, mask, options.boundary_threshold)).triu()
+            row, start, end = torch.nonzero(pairs, as_tuple=True)
+            score = self.match(first, last, row, start, end).sigmoid()
+            keep = torch.nonzero(~(score < options.threshold)).squeeze(1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
             keep = torch.nonzero(best_of_rows(row, score, 2 * mask.sum(1) - 1)).squeeze(1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
@@ -183,6 +185,12 @@ def _once_per_word(layer: nn.Module, words: Tensor, row: Tensor, word: Tensor) -
     used[row, word] = True
     place = used.flatten().cumsum(0).view_as(used) - 1
     return F.embedding(place[row, word], layer(words[used]))
+
+
+def likely(starts: Tensor, ends: Tensor, mask: Tensor, least: float) -> Tuple[Tensor, Tensor]:
+    """Which words may be starts and which ends, by their probabilities: `(P, N)` bool. NaN passes,
+    so that the component can report a model that has diverged."""
+    return mask & ~(starts < least), mask & ~(ends < least)
 
 
 def crossed(starts: Tensor, ends: Tensor) -> Tensor:

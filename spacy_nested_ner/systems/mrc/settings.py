@@ -8,6 +8,8 @@ from spacy_nested_ner.systems.base import ModelSettings, Options
 
 # Of each layer of the transformer over a tok2vec.
 ATTENTION_HEADS = 4
+# Probability from which a start or an end is paired, in training and in prediction.
+LIKELY = 0.1
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class MRCSettings(ModelSettings):
     pairing: how starts and ends are paired: "match" scores each start with each end (section
         3.3.2); "span" scores them by the words between them, too; "nearest" takes the nearest end
         (an early version of the paper).
-    candidates: pairs of start and end that the match score learns from.
+    candidates: pairs of start and end that the match score learns from: of gold ones and of those
+        with a probability of at least 0.1 ("gold_and_likely") or 0.5 ("gold_and_predicted").
     boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper.
     batch_words: padded words (pieces with a PairEncoder) of questions and sentences that are read
         at once, on a GPU eight times as many: for memory and speed, it changes no span.
@@ -49,8 +52,8 @@ class MRCSettings(ModelSettings):
         source='the paper has "match", its early version "nearest"; benchmarks/ablations',
     )
     candidates: str = setting(
-        "gold_and_predicted",
-        choices=("gold_and_predicted", "gold", "all"),
+        "gold_and_likely",
+        choices=("gold_and_likely", "gold_and_predicted", "gold", "all"),
         source='the paper has "all"; benchmarks/ablations',
     )
     boundary_loss: str = setting(
@@ -69,10 +72,14 @@ class MRCSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class MRCOptions(Options):
-    """Settings at run time. A score is the smallest probability of start, end and match.
+    """Settings at run time. A score is the probability of the match; with the nearest end, which is
+    not scored, the smaller one of start and end.
 
+    boundary_threshold: smallest probability of a start and of an end that are matched. The paper
+        has that of the match, 0.5. With the nearest end it is the `threshold`.
     decoding: what a start is paired with: "nested", each end that it matches; "flat", the nearest
         end.
     """
 
+    boundary_threshold: float = setting(LIKELY, least=0, most=1, source="section 3.3.2")
     decoding: str = setting("nested", choices=("nested", "flat"))
