@@ -256,6 +256,13 @@ def make_example(nlp: Language, text: str, entities: List[tuple], spans_key: str
     return Example(Doc(nlp.vocab, words=words), reference)
 
 
+def add_own_ner(nlp: Language) -> None:
+    """spaCy's own component for entities that do not overlap, with random weights."""
+    own = nlp.add_pipe("ner", name="own")
+    own.add_label("PERSON")
+    own.initialize(lambda: make_examples(nlp), nlp=nlp)
+
+
 def make_examples(nlp: Language, spans_key: str = "sc") -> List[Example]:
     """The ten nested sentences."""
     return [make_example(nlp, text, entities, spans_key) for text, entities in SENTENCES]

@@ -17,7 +17,7 @@ from spacy_nested_ner.cli.output import failing
 if TYPE_CHECKING:
     from spacy_nested_ner.comparison.trainings import Task
 
-TestArg = Annotated[Path, typer.Argument(metavar="TEST", help="Test data, a .spacy file")]
+TestArg = Annotated[Path, typer.Argument(metavar="TEST", help="Test data, .spacy file or folder")]
 OutputArg = Annotated[
     Path, typer.Argument(metavar="OUTPUT", help="Folder for pipelines and results (JSON)")
 ]
@@ -106,6 +106,7 @@ def _results(
 ) -> List[Dict[str, Any]]:
     """Of all systems and seeds, those that were there included."""
     from spacy_nested_ner.comparison.trainings import train_and_score, train_each
+    from spacy_nested_ner.corpora.docbin import spacy_files
 
     minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
     if minutes <= 0:
@@ -114,7 +115,8 @@ def _results(
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     shared = {**{name: str(path) for name, path in paths.items()}, **options}
     encoder = Path(options["encoder"])
-    files = [*paths.values(), *(sorted(encoder.iterdir()) if encoder.is_dir() else ())]
+    files = [file for path in paths.values() for file in spacy_files(path)]
+    files += sorted(encoder.iterdir()) if encoder.is_dir() else ()
     shared["data"] = _digest(path.read_bytes() for path in files if path.is_file())
     configs = _configs(systems, shared)
     tasks = [

@@ -28,7 +28,7 @@ class ExportCommand(FormatsCommand):
 
 
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Format to write, see below")]
-DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
+DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write")]
 QuestionsOpt = Annotated[
     Optional[str],

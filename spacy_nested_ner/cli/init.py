@@ -21,8 +21,12 @@ class Optimize(str, Enum):
     accuracy = "accuracy"
 
 
-TrainArg = Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data, a .spacy file")]
-DevArg = Annotated[Path, typer.Argument(metavar="DEV", help="Development data, a .spacy file")]
+TrainArg = Annotated[
+    Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
+]
+DevArg = Annotated[
+    Path, typer.Argument(metavar="DEV", help="Development data, .spacy file or folder")
+]
 ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG", help="To write")]
 EncoderOpt = Annotated[
     str,

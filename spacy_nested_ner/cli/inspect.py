@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from spacy_nested_ner.evaluation.data.limits import Component
 
-TrainArg = Annotated[Path, typer.Argument(metavar="TRAIN", help="Training data, a .spacy file")]
+TrainArg = Annotated[
+    Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
+]
 DevArg = Annotated[
-    Optional[Path], typer.Argument(metavar="[DEV]", help="Development data, a .spacy file")
+    Optional[Path], typer.Argument(metavar="[DEV]", help="Development data, .spacy file or folder")
 ]
 ConfigOpt = Annotated[
     Optional[Path],

@@ -16,7 +16,7 @@ ModelsArg = Annotated[
 ]
 DataArg = Annotated[
     Optional[Path],
-    typer.Argument(metavar="DATA", help="Gold data, a .spacy file", show_default=False),
+    typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder", show_default=False),
 ]
 TextsArg = Annotated[
     Path,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) -> Path:
     """The path of the data. Nothing is loaded.
 
-    Raises ValueError if MODEL... or DATA is missing, the data does not come last, or is no file.
+    Raises ValueError if MODEL... or DATA is missing, does not come last, or is not there.
     """
     order = "Give the pipelines first, the gold data last: MODEL... DATA."
     if data_path is None:
@@ -27,9 +27,8 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
     for model in map(Path, models):
         if _is_data(model):
             raise ValueError(f"{model} is gold data, but stands for a pipeline. {order}")
-    if data_path.is_dir():
-        what = "a pipeline" if (data_path / "config.cfg").is_file() else "a folder"
-        raise ValueError(f"{data_path} is {what}, but stands for the gold data. {order}")
+    if (data_path / "config.cfg").is_file():
+        raise ValueError(f"{data_path} is a pipeline, but stands for the gold data. {order}")
     check_data(data_path)
     return data_path
 
@@ -39,11 +38,13 @@ def _is_data(path: Path) -> bool:
 
 
 def check_data(data_path: Path) -> None:
-    """Raise ValueError if there is no such file or it is no .spacy file."""
+    """Raise ValueError if it is neither a .spacy file nor a folder of such files."""
     from spacy_nested_ner.corpora import docbin
 
     docbin.check_data(data_path)
-    if data_path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
+    if (
+        data_path.suffix != ".spacy" and not data_path.is_dir()
+    ):  # spaCy's reader would find nothing in it and only warn
         raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
 
@@ -160,7 +161,7 @@ def blank_pipeline(lang: str, config: Optional[Dict[str, Any]] = None) -> Langua
 
 
 def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
-    """The docs of a file, without empty ones.
+    """The docs of a file or folder, without empty ones.
 
     Raises ValueError, with the path, if the file is missing or is no DocBin.
     """

@@ -119,12 +119,12 @@ class TextReading(UsableTexts):
         from tqdm import tqdm
 
         from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
-        from spacy_nested_ner.scale.pipelines import LoadedPipeline
+        from spacy_nested_ner.scale.pipelines import LoadedPipeline, set_error_handler
 
         usable = self.usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
         pipeline = LoadedPipeline(self.nlp)
         before = self.nlp.default_error_handler
-        self.nlp.set_error_handler(self._failed)  # type: ignore[arg-type]
+        set_error_handler(self.nlp, self._failed)
         try:
             with lowered({self.own.spans_key: self.own}):
                 while batch := list(islice(usable, BATCH)):
@@ -133,7 +133,7 @@ class TextReading(UsableTexts):
                         found = [use(doc, name, self.own) for doc, name in docs]
                     yield from found
         finally:
-            self.nlp.set_error_handler(before)
+            set_error_handler(self.nlp, before)
 
     def _failed(self, component: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
         for doc in docs:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ModelArg = Annotated[
     str, typer.Argument(metavar="MODEL", help="Folder or package name of a trained pipeline")
 ]
-DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, a .spacy file")]
+DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
 LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]

@@ -14,9 +14,10 @@ import zlib
 from array import array
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Dict, Iterator
+from typing import IO, Any, Dict, Iterator, List
 
 from spacy.tokens import Doc, DocBin
+from spacy.training.corpus import walk_corpus
 from spacy.vocab import Vocab
 from srsly.msgpack import Packer
 
@@ -34,26 +35,36 @@ _LARGEST = (1 << 32) - 1
 
 
 def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
-    """The docs of a `.spacy` file, one by one.
+    """The docs of a `.spacy` file, or of those in a folder, one by one.
 
     Raises ValueError, with the path, if there is no such file, or if it is damaged.
     """
     check_data(path)
-    try:
-        for doc in DocBin().from_disk(path).get_docs(vocab):
-            _check_strings(doc)
-            yield doc
-    except Exception as err:  # zlib, msgpack and numpy all have errors of their own
-        problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
-        raise ValueError(f"{path} {problem} ({err})") from err
+    for file in spacy_files(path):
+        try:
+            for doc in DocBin().from_disk(file).get_docs(vocab):
+                _check_strings(doc)
+                yield doc
+        except Exception as err:  # zlib, msgpack and numpy all have errors of their own
+            problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
+            raise ValueError(f"{file} {problem} ({err})") from err
+
+
+def spacy_files(path: Path) -> List[Path]:
+    """The file, or the `.spacy` files in and below a folder, as `spacy train` reads them."""
+    return list(walk_corpus(path, ".spacy")) if path.is_dir() else [path]
 
 
 def check_data(path: Path) -> None:
-    """Raise ValueError if there is no such file. What a killed conversion left is settled first."""
+    """Raise ValueError if there is no such file, nor a folder of such files. What a killed
+    conversion left is settled first."""
     settle(path.parent)
     if not path.exists():
         raise ValueError(f"{path}: no such file. Expected gold data in a .spacy file.")
-    if not path.is_file():
+    if path.is_dir():
+        if not any(file.suffix == ".spacy" for file in path.rglob("*")):
+            raise ValueError(f"{path} is a folder without .spacy files. Expected gold data.")
+    elif not path.is_file():
         raise ValueError(f"{path} is no regular file. Expected gold data in a .spacy file.")
 
 

@@ -321,8 +321,8 @@ class NestedNER(SavedPipe):
             if other != self.name:
                 self._warn_once(
                     "replaced",
-                    f"it replaces the spans that component '{other}' has set under spans_key "
-                    f"'{self.key}'. Give each component a spans_key of its own",
+                    f"it replaces the spans that a component '{other}' has set under spans_key "
+                    f"'{self.key}'. If both are in this pipeline, give each a spans_key of its own",
                 )
 
     def pipe(

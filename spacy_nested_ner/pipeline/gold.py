@@ -195,7 +195,8 @@ def _solid(span: Span) -> str:
 def drawn(reference: Doc, spans_key: str) -> List[Span]:
     """The spans under a key; of those with weights each with its weight as probability.
 
-    Raises ValueError if there are not as many weights as spans, or if they are lost.
+    Raises ValueError if there are not as many weights as spans, if one is not from 0 to 1, or if
+    they are lost.
     """
     group = reference.spans.get(spans_key, [])
     weights = getattr(group, "attrs", {}).get(WEIGHTS)
@@ -212,7 +213,14 @@ def drawn(reference: Doc, spans_key: str) -> List[Span]:
             f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {len(group)} spans and "
             f"{len(weights)} {WEIGHTS}. Give each span one, or none."
         )
-    chosen = np.random.random_sample(len(group)) < np.asarray(weights)
+    wanted = np.asarray(weights, dtype=np.float64)
+    if not ((wanted >= 0) & (wanted <= 1)).all():  # NaN is neither
+        raise ValueError(
+            f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {WEIGHTS} that are not from "
+            "0 to 1. A weight is the share of the training steps that learn from the span. Remove "
+            f"attrs['{WEIGHTS}'] if it is for something else."
+        )
+    chosen = np.random.random_sample(len(group)) < wanted
     return [span for span, taken in zip(group, chosen) if taken]
 
 

@@ -1,9 +1,9 @@
 """Scores of nested spans, by characters and under names that do not depend on `spans_key`."""
 
-from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import numpy as np
-from spacy.scorer import PRFScore, Scorer
+from spacy.scorer import PRFScore, Scorer, get_ner_prf
 from spacy.tokens import Doc
 from spacy.training import Example
 
@@ -20,7 +20,11 @@ def make_nested_scorer() -> Callable:
 
 
 def score_nested(
-    examples: Iterable[Example], *, spans_key: str = "sc", **cfg: Any
+    examples: Iterable[Example],
+    *,
+    spans_key: str = "sc",
+    set_ents: Optional[str] = None,
+    **cfg: Any,
 ) -> Dict[str, Any]:
     """Strict micro scores of nested entities, and per label.
 
@@ -30,6 +34,7 @@ def score_nested(
     this key alone. The `nested_*` scores compare character offsets and labels: a predicted span
     that fits no token of the reference is a false positive, where spaCy's scorer leaves it out. A
     doc is not scored for a key that its reference lacks; if all lack all keys, the scores are None.
+    With `set_ents` also `ents_p/r/f/per_type` of `doc.ents`, as spaCy's `ner` has them.
     """
     examples = list(examples)
     scores = Scorer.score_spans(
@@ -46,7 +51,8 @@ def score_nested(
         for key in _nested_keys(eg.predicted, spans_key)
         if key in eg.reference.spans
     ]
-    return {**scores, **_nested_scores(pairs)}
+    ents = get_ner_prf(examples) if set_ents is not None else {}
+    return {**scores, **_nested_scores(pairs), **ents}
 
 
 def _nested_scores(pairs: List[Tuple[Set[Entity], Set[Entity]]]) -> Dict[str, Any]:

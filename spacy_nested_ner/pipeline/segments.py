@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from spacy.attrs import DEP, ENT_TYPE, LEMMA, MORPH, NORM, POS, TAG
+from spacy.attrs import (
+    DEP,
+    ENT_ID,
+    ENT_IOB,
+    ENT_KB_ID,
+    ENT_TYPE,
+    LEMMA,
+    MORPH,
+    NORM,
+    POS,
+    SENT_START,
+    TAG,
+)
 from spacy.tokens import Doc
 from thinc.api import get_array_module
 
@@ -21,7 +33,22 @@ from spacy_nested_ner.pipeline.sentences import (
 )
 
 # What an embedding layer is given of a token beside its text.
-READ = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE]
+READ = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_KB_ID, ENT_ID, ENT_IOB, SENT_START]
+# Of these two what a token has depends on the one before it. Values of ENT_IOB: 1 inside, 3 begins.
+IOB, START = READ.index(ENT_IOB), READ.index(SENT_START)
+INSIDE, BEGINS = 1, 3
+
+
+class Readable(NamedTuple):
+    """What an encoder may read of a doc beside its words.
+
+    array: `(tokens, READ)` uint64. shared: user data of the doc. extensions: names and values of
+        the extensions that tokens have, by the token's first character.
+    """
+
+    array: np.ndarray
+    shared: Dict[Any, Any]
+    extensions: Dict[int, List[Tuple[str, Any]]]
 
 
 class Segments(NamedTuple):
@@ -96,7 +123,7 @@ def _sentences(
     if len(places) == len(doc):
         return rule_sentences(doc) if by_rule else set_sentences(doc)
     if by_rule:
-        starts = rule_starts(_part(doc, places, doc.to_array(READ)))
+        starts = rule_starts(_part(doc, places, _readable(doc)))
     else:
         starts = np.searchsorted(places, [start for start, _ in set_sentences(doc)]).tolist()
     if empty_lines:
@@ -124,8 +151,8 @@ def read_as(
         for i, places in kept.items():
             mine = rows[:, 0] == i
             own[mine, 1:] = np.searchsorted(places, rows[mine, 1:])
-    arrays = {i: docs[i].to_array(READ) for i in kept}
-    read = [_part(docs[i], places, arrays[i]) if i in kept else docs[i] for i, places in parts]
+    known = {i: _readable(docs[i]) for i in kept}
+    read = [_part(docs[i], places, known[i]) if i in kept else docs[i] for i, places in parts]
     return AsRead(read, own, [places for _, places in parts])
 
 
@@ -140,21 +167,54 @@ def _within(places: np.ndarray, start: int, end: int) -> np.ndarray:
     return places[first:last]
 
 
-def _part(doc: Doc, places: np.ndarray, array: np.ndarray) -> Doc:
-    """A doc of some tokens of another, with what an encoder may read of them.
+def _readable(doc: Doc) -> Readable:
+    shared: Dict[Any, Any] = {}
+    extensions: Dict[int, List[Tuple[str, Any]]] = {}
+    for key, value in doc.user_data.items():
+        if not (isinstance(key, tuple) and len(key) == 4 and key[0] == "._."):
+            shared[key] = value
+            continue
+        _, name, start, end = key
+        if start is None:
+            shared[key] = value
+        elif end is None:
+            extensions.setdefault(start, []).append((name, value))
+    return Readable(doc.to_array(READ), shared, extensions)
 
-    array: `READ` of all tokens. (`Span.as_doc` copies more, in a time that grows with the doc.)
-    """
+
+def _part(doc: Doc, places: np.ndarray, known: Readable) -> Doc:
+    """A doc of some tokens of another, with what an encoder may read of them. (`Span.as_doc` copies
+    more, in a time that grows with the doc.)"""
     if len(places) == len(doc):
         return doc
     tokens = [doc[i] for i in places.tolist()]
     ends = np.diff(places, append=places[-1:] + 1) > 1  # what stood between was whitespace
     spaces = [bool(token.whitespace_) or bool(end) for token, end in zip(tokens, ends)]
     part = Doc(doc.vocab, words=[token.text for token in tokens], spaces=spaces)
-    part.from_array(READ, array[places])
+    part.from_array(READ, _without_gaps(known.array, places))
+    part.user_data = dict(known.shared)
+    if known.extensions:
+        for old, new in zip(tokens, part):
+            for name, value in known.extensions.get(old.idx, ()):
+                part.user_data["._.", name, new.idx, None] = value
     if len(doc.tensor) == len(doc):
         part.tensor = doc.tensor[get_array_module(doc.tensor).asarray(places)]
     return part
+
+
+def _without_gaps(array: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """`READ` of the tokens at these places. What a token that is left out begins, the next one that
+    is kept begins in its place: a sentence, an entity."""
+    found = array[places]
+    before = np.concatenate([[-1], places[:-1]])
+    for i in np.flatnonzero(places - before > 1).tolist():
+        gap = array[before[i] + 1 : places[i]]
+        if (gap[:, START] == 1).any():
+            found[i, START] = 1
+    inside = found[:, IOB] == INSIDE
+    begun = np.concatenate([[False], np.isin(found[:-1, IOB], (INSIDE, BEGINS))])
+    found[inside & ~begun, IOB] = BEGINS
+    return found
 
 
 def in_given_docs(spans: ScoredSpans, rows: np.ndarray, read: AsRead) -> ScoredSpans:

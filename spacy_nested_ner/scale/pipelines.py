@@ -8,7 +8,17 @@ import os
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    Union,
+)
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -98,12 +108,22 @@ def _read(model: str, expected_hash: str, gpu_id: int) -> LoadedPipeline:
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
     nlp = spacy.load(model)
-    nlp.set_error_handler(raise_error)  # a handler of its own could drop texts in silence
+    set_error_handler(nlp, raise_error)  # a handler of its own could drop texts in silence
     keys = None
     with suppress(Exception):  # what a pipeline makes at its first use must outlive a memory zone
         [doc] = nlp.pipe(["Two words."])
         keys = list(doc.spans)
     return LoadedPipeline(nlp, keys)
+
+
+def set_error_handler(nlp: Language, handler: Callable[..., None]) -> None:
+    """As `Language.set_error_handler`, which fails at spaCy's parsers and `ner`: they take no
+    handler and raise their errors in any case."""
+    nlp.default_error_handler = handler
+    for _, pipe in nlp.pipeline:
+        if hasattr(pipe, "set_error_handler"):
+            with suppress(AttributeError):
+                pipe.set_error_handler(handler)
 
 
 def check_key(model: str, spans_key: str, keys: Iterable[str]) -> None:

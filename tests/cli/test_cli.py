@@ -426,6 +426,28 @@ def test_a_damaged_file_is_named(trained, tmp_path, command, damage):
     assert not out.exists()
 
 
+def test_a_folder_of_files_is_data(trained, tmp_path):
+    """As for `spacy train`: each doc counts once, in whatever file it is."""
+    gold, parts = trained / "gold.spacy", tmp_path / "parts"
+    assert "without .spacy files" in run("evaluate", trained / "model-best", tmp_path, code=1)
+    docs = list(DocBin().from_disk(gold).get_docs(spacy.blank("en").vocab))
+    (parts / "below").mkdir(parents=True)
+    DocBin(docs=docs[:3]).to_disk(parts / "a.spacy")
+    DocBin(docs=docs[3:]).to_disk(parts / "below" / "b.spacy")
+    (parts / "notes.txt").write_text("not read", encoding="utf8")
+    found = []
+    for i, data in enumerate((gold, parts)):
+        run("evaluate", trained / "model-best", data, "-o", tmp_path / f"{i}.json")
+        report = srsly.read_json(tmp_path / f"{i}.json")
+        found.append(report["pipelines"][0]["strict"])
+    assert found[0] == found[1]
+    run("threshold", trained / "model-best", parts)
+    run("inspect", parts)
+    (parts / "a.spacy").write_bytes(b"no docs")
+    output = run("inspect", parts, code=1)
+    assert f"{parts / 'a.spacy'} is not a .spacy file" in output
+
+
 def test_a_pipe_is_no_data(trained, tmp_path):
     os.mkfifo(tmp_path / "pipe.spacy")
     output = run("evaluate", trained / "model-best", tmp_path / "pipe.spacy", code=1)

@@ -9,7 +9,7 @@ from spacy.training import Example
 from spacy.training.augment import create_lower_casing_augmenter
 
 from tests.cli.commands import run
-from tests.conftest import make_examples, make_pipeline, spans_of, train
+from tests.conftest import add_own_ner, make_examples, make_pipeline, spans_of, train
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +17,7 @@ def teacher(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("teacher")
     nlp = train(make_pipeline("locate_and_label_ner", threshold=0.6), 60)
     nlp.add_pipe("sentencizer", first=True)
+    add_own_ner(nlp)  # it takes no error handler
     nlp.to_disk(folder)
     return folder
 

@@ -10,7 +10,11 @@ import spacy
 from spacy.language import Language
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
-from spacy_nested_ner.evaluation.scores.fit_thresholds import fit_thresholds, with_thresholds
+from spacy_nested_ner.evaluation.scores.fit_thresholds import (
+    PASSES,
+    fit_thresholds,
+    with_thresholds,
+)
 from tests.conftest import SMALL_CNN, make_example, make_examples, make_pipeline, train
 
 SYSTEMS: Dict[str, Dict[str, Any]] = {
@@ -105,6 +109,16 @@ def test_spancat_and_components_without_a_threshold() -> None:
     fits, reasons = fit_thresholds(train(nlp, 40), make_examples(nlp))
     assert set(fits) == {"spancat"} and fits["spancat"].f > 0.5
     assert reasons == {"sentencizer": "it has no threshold for scored spans"}
+
+
+def test_spans_that_a_ruler_is_among_are_predicted_at_each_threshold() -> None:
+    """What it adds has no score, and so takes the scores of all spans of the doc."""
+    nlp = train(make_pipeline("locate_and_label_ner", threshold=0.99), 40)
+    [first, *_] = make_examples(nlp)
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc", "overwrite": False})
+    ruler.add_patterns([{"label": "RULE", "pattern": first.reference[0].text}])
+    fits, _ = fit_thresholds(nlp, make_examples(nlp))
+    assert fits["ner"].threshold in PASSES and fits["ner"].f > fits["ner"].old_f
 
 
 def test_nothing_to_choose_by() -> None:

@@ -141,6 +141,12 @@ def test_weighted_spans_are_drawn_in_training_alone() -> None:
     assert 0.2 < sum(len(each) == 2 for each in found) / 99 < 0.4
 
 
+@pytest.mark.parametrize("weight", [-0.1, 7.0, float("nan")])
+def test_weights_are_shares(weight) -> None:
+    with pytest.raises(ValueError, match="weights that are not from 0 to 1"):
+        aligned_gold(weighted([1.0, weight, 0.0]), "sc", draw=True)
+
+
 def test_weights_stay_in_a_file_and_must_be_as_many_as_spans() -> None:
     kept = DocBin(docs=[weighted([1.0, 0.3, 0.0]).reference]).to_bytes()
     (doc,) = DocBin().from_bytes(kept).get_docs(VOCAB)

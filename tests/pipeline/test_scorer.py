@@ -27,6 +27,19 @@ def make_example(found, gold) -> Example:
     return Example(make_doc(found), make_doc(gold))
 
 
+def test_doc_ents_are_scored_where_they_are_set() -> None:
+    nlp = spacy.blank("en")
+    pipe = nlp.add_pipe("locate_and_label_ner")
+    found, gold = make_doc([(0, 2, "X")]), make_doc([(0, 2, "X")])
+    found.set_ents([Span(found, 0, 2, "X")])
+    gold.set_ents([Span(gold, 0, 2, "X"), Span(gold, 3, 4, "Y")])
+    assert "ents_f" not in pipe.score([Example(found, gold)])
+    pipe.cfg["set_ents"] = "outermost"
+    scores = pipe.score([Example(found, gold)])
+    assert (scores["ents_p"], scores["ents_r"]) == (1, 0.5)
+    assert scores["ents_per_type"]["X"]["f"] == 1 == scores["nested_f"]
+
+
 def test_by_hand() -> None:
     gold = [(0, 3, "X"), (0, 1, "X"), (0, 1, "Y")]
     found = [(0, 3, "X"), (0, 1, "Y"), (2, 4, "X"), (0, 3, "Y")]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span, Token
 from spacy.training import Example
 
 from spacy_nested_ner.pipeline.segments import cut_segments, read_as
@@ -112,6 +112,40 @@ def test_segments_hold_the_words_that_they_hold_without_whitespace(text):
             for own, each in zip(words, (plain, spaced))
         )
         assert first == second and len(first)
+
+
+@pytest.fixture
+def extended():
+    Token.set_extension("font", default=0)
+    Doc.set_extension("page", default=0)
+    yield
+    Token.remove_extension("font")
+    Doc.remove_extension("page")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_sentences_entities_and_extensions_are_read_without_whitespace(extended, apart):
+    words = ["a", "b", "\n", "c", "d", "\n", "e", "f"]
+    doc = Doc(VOCAB, words=words, sent_starts=[True, *[False] * 4, True, False, False])
+    doc.set_ents([Span(doc, 1, 5, "X", kb_id="Q1")])
+    doc[3]._.font, doc._.page, doc.user_data["name"] = 7, 3, "letter"
+    rows = np.array([[0, 0, 5], [0, 5, 8]])
+    read = read_as([doc], rows, apart=apart, words_alone=True).docs
+    assert [ent.text.split() for part in read for ent in part.ents] == [["b", "c", "d"]]
+    tokens = [token for part in read for token in part]
+    assert [t.ent_iob_ for t in tokens] == ["O", "B", "I", "I", "O", "O"]
+    assert [t.ent_kb_id_ for t in tokens] == ["", "Q1", "Q1", "Q1", "", ""]
+    assert [t._.font for t in tokens] == [0, 0, 7, 0, 0, 0]
+    assert [t.text for t in tokens if t.is_sent_start] == ["a", "e"]
+    assert all(part._.page == 3 and part.user_data["name"] == "letter" for part in read)
+    assert sum(len(list(part.sents)) for part in read) == 2
+
+
+def test_an_entity_that_is_cut_begins_anew():
+    doc = Doc(VOCAB, words=["a", "b", "c"])
+    doc.set_ents([Span(doc, 0, 3, "X")])
+    read = read_as([doc], np.array([[0, 0, 1], [0, 1, 3]]), apart=True).docs
+    assert [[ent.text for ent in part.ents] for part in read] == [["a"], ["b c"]]
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -14,7 +14,7 @@ from spacy.language import Language
 
 from spacy_nested_ner.scale import Annotator, pipelines
 from spacy_nested_ner.scale.inputs import checked
-from tests.conftest import SMALL_MODELS, make_pipeline, train
+from tests.conftest import SMALL_MODELS, add_own_ner, make_pipeline, train
 from tests.scale.pipelines import TEXTS, assert_annotated
 
 
@@ -58,6 +58,13 @@ def test_rows_are_those_of_the_texts(model):
     assert rows[11]["spans"] == [] and rows[11]["n_tokens"] == 0 and rows[11]["error"] is None
     assert len({row["model"] for row in rows}) == 1 and "en_pipeline-0.0.0@" in rows[0]["model"]
     assert_annotated(rows, model, texts)
+
+
+def test_beside_a_component_that_takes_no_error_handler(model, tmp_path):
+    nlp = spacy.load(model)
+    add_own_ner(nlp)
+    nlp.to_disk(tmp_path)
+    assert_annotated(Annotator(tmp_path)(table(TEXTS)).to_pylist(), tmp_path, TEXTS)
 
 
 @pytest.mark.parametrize("factory", SMALL_MODELS)

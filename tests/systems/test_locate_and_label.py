@@ -261,6 +261,18 @@ def test_soft_nms_is_algorithm_1(items) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_soft_nms_where_another_type_of_numbers_is_the_default() -> None:
+    """Other code in the process may have changed it."""
+    score = torch.tensor([0.9, 0.8])
+    expected = soft_nms(spans((0, 0, 3), (0, 0, 2)), score, 0.5, 0.8)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = soft_nms(spans((0, 0, 3), (0, 0, 2)), score, 0.5, 0.8)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32 and torch.equal(found, expected)
+
+
 def test_soft_nms_looks_at_the_order_again() -> None:
     """After the first has pushed the second behind the third, the third decays it once more."""
     chosen = spans((0, 0, 4), (0, 0, 3), (0, 1, 3))

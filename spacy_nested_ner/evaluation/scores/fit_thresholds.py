@@ -56,8 +56,9 @@ def fit_thresholds(
     `spancat`. Nothing is changed.
 
     One prediction at a low threshold shows what all higher ones give, see `best_threshold`. A
-    component whose spans change with its threshold, such as `mrc_ner` with `decoding = "flat"`,
-    predicts once at each of `PASSES`. A threshold that is as good as the best one stays.
+    component whose spans change with its threshold, such as `mrc_ner` with `decoding = "flat"`, or
+    lose their scores, as where a `span_ruler` adds some, predicts once at each of `PASSES`. A
+    threshold that is as good as the best one stays.
 
     examples: with the docs to predict on as the pipeline will get them, as `spacy.training.Corpus`
         makes them.
@@ -126,7 +127,7 @@ def _fit(nlp: Language, pipe: Any, examples: List[Example]) -> Fit | str:
     choice = best_threshold(table, low)
     if choice is None:
         unscored = bool(np.isnan(table.score[table.predicted]).any())
-        return "its spans have no scores" if unscored else NOTHING_RIGHT
+        return _fit_by_passes(nlp, pipe, examples) if unscored else NOTHING_RIGHT
     return _unless_as_good(choice, ThresholdChoice(old, f_at(table, old)), tolerance(table))
 
 

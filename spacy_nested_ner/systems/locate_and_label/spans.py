@@ -156,7 +156,7 @@ def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Ten
         top = left.argmax(dim=1, keepdim=True)
         left.scatter_(1, top, -1.0)  # an index would make the host wait for a GPU
         near = iou(start, end, start.gather(1, top), end.gather(1, top)) >= threshold
-        fall = torch.where(near & (left > 0), decay, 1.0)
+        fall = torch.ones_like(left).masked_fill(near & (left > 0), decay)
         left, result = left * fall, result * fall
     factor[order] = result[row, place]
     return factor

@@ -21,10 +21,8 @@ from spacy_nested_ner.systems.mrc.settings import LIKELY, MRCOptions, MRCSetting
 
 # Hidden layer of the match score.
 MATCH_WIDTH = 256
-# Weight of the match among the losses, by how it is scored; that of starts and of ends is 1. The
-# authors' code has 0.1. A match that reads all words of a span learns faster than starts and ends,
-# which decide as much.
-MATCH_WEIGHTS = {"match": 0.1, "span": 0.02}
+# Weight of the match among the losses (the authors' code); that of starts and of ends is 1.
+MATCH_WEIGHT = 0.1
 # Probability from which a start or an end is a candidate of the match, by the setting.
 CANDIDATES_FROM = {"gold_and_likely": LIKELY, "gold_and_predicted": 0.5}
 # Of the dice loss.
@@ -55,7 +53,7 @@ class MRC(Head):
             self.match = MatchScore(side, MATCH_WIDTH, with_words=s.pairing == "span")
         weights = {"start": 1.0, "end": 1.0}
         if self.match is not None:
-            weights["match"] = MATCH_WEIGHTS[s.pairing]
+            weights["match"] = MATCH_WEIGHT
         total = sum(weights.values())
         self.weights = {name: weight / total for name, weight in weights.items()}
         if s.dropout is not None:
