@@ -10,7 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.evaluate import short_names
-from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
@@ -54,6 +54,7 @@ def analyze_cli(
     doc: DocOpt = None,
     vary: VaryOpt = None,
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Draw F1 by length for all pipelines, and of each component the figures of its paper."""
     from spacy.cli._util import setup_gpu

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.texts import SHOWN, counted, files_to_read, some
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def annotate_cli(
     details: DetailsOpt = False,
     batch_size: BatchOpt = 250,
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Find the entities of many texts in worker processes, and write them as Parquet files.
 
@@ -81,7 +82,7 @@ def annotate_cli(
         begin(output_path, manifest_of(annotator, columns, limit, fragments), resume)
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot annotate the texts. Nothing was written.", str(err), exits=1)
-    _run(Job(annotator, columns, output_path), fragments, workers)
+    _run(Job(annotator, columns, output_path, code), fragments, workers)
 
 
 def _check_ids(fragments: "List[Fragment]", columns: "Columns") -> None:

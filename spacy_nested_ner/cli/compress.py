@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Tuple
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import ModelArg
+from spacy_nested_ner.cli.options import CodeOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
@@ -46,6 +46,7 @@ def compress_cli(
     output_path: OutputArg,
     check_path: CheckOpt = None,
     tolerance: ToleranceOpt = 0.3,
+    code: CodeOpt = None,
 ) -> None:
     """Round the weights of pretrained encoders to int8: smaller, and faster on CPUs.
 

@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.evaluate import short_names
-from spacy_nested_ner.cli.options import GpuOpt, ModelsArg
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelsArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import installed_pipelines, load_pipeline
 
@@ -29,6 +29,7 @@ def demo_cli(
     port: PortOpt = 8000,
     open_page: OpenOpt = True,
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Type a text into a local web page and see its nested entities, of several pipelines side by
     side. Without MODEL: of all installed pipelines that have a component of this package.

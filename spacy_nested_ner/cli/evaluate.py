@@ -19,7 +19,7 @@ from typing import (
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import DataArg, GpuOpt, ModelsArg, SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_gold
 
@@ -83,6 +83,7 @@ def evaluate_cli(
     gold_tokens: GoldTokensOpt = False,
     verbose: VerboseOpt = False,
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Score pipelines on gold data, from its raw text: strict, by boundaries, by label, length and
     depth, with calibration, speed and confidence intervals.

@@ -28,3 +28,22 @@ TextsArg = Annotated[
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]
+
+
+def _imported(code: Optional[Path]) -> Optional[Path]:
+    from spacy.cli._util import import_code
+
+    import_code(code)
+    return code
+
+
+CodeOpt = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--code",
+        "-c",
+        callback=_imported,
+        help="Python file to import first, with what the pipeline has registered",
+        show_default=False,
+    ),
+]

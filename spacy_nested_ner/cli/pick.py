@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, List, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt, TextsArg
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
@@ -54,6 +54,7 @@ def pick_cli(
     text: TextOpt = "text",
     spans_key: SpansKeyOpt = "sc",
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Pick the texts to annotate next, those of which the pipeline is least sure, for Prodigy,
     Label Studio or doccano.

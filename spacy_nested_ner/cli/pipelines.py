@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
@@ -102,6 +103,8 @@ def installed_pipelines() -> List[str]:
 
 
 REMEDY = "Copy the pipeline again, or install what it was made with."
+# spaCy's errors for a factory and for a registered function that it cannot find.
+UNKNOWN = re.compile(r"\[E(002|893)\]")
 
 
 def _what_fails(folder: Path, error: Exception) -> str:
@@ -110,6 +113,11 @@ def _what_fails(folder: Path, error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     if place is None or place in text:
         return text if str(folder) in text else f"{folder}: the pipeline cannot be loaded: {text}"
+    if UNKNOWN.search(text):
+        return (
+            f"{place} names what is not registered. Install the package that it was made with, or "
+            f"give its Python file with --code. The error was: {text}"
+        )
     return f"{place} cannot be read: {text} {REMEDY}"
 
 

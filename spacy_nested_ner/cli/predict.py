@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Dict, Iterator, Optional, 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.cli.texts import counted, file_texts
@@ -68,6 +68,7 @@ def predict_cli(
     threshold: ThresholdOpt = None,
     text: TextOpt = "text",
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Find the entities of a text, or of each text of a file: offsets, label, score, nesting.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt, TextOpt, TextsArg
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
@@ -31,6 +31,7 @@ def teach_cli(
     text: TextOpt = "text",
     spans_key: SpansKeyOpt = "sc",
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Annotate raw text with the entities that a trained pipeline finds, for another one to learn
     from, beside gold data.

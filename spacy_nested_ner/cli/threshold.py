@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, ModelArg
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import (
     as_examples,
@@ -36,6 +36,7 @@ def threshold_cli(
     output_path: OutputOpt = None,
     limit: LimitOpt = 0,
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Find the threshold of each component that scores spans at which strict F1 is highest.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, NamedTuple, Option
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
 
@@ -49,6 +49,7 @@ def visualize_cli(
     seed: SeedOpt = 0,
     scores_path: ScoresOpt = None,
     gpu_id: GpuOpt = -1,
+    code: CodeOpt = None,
 ) -> None:
     """Write one HTML page with gold and predicted nested entities side by side, errors first.
 

@@ -61,6 +61,11 @@ def _pretrained_parts(encoder: Model[Any, Any]) -> Iterator[Model[Any, Any]]:
                 yield node
 
 
+def needs_transformers(encoder: Model[Any, Any]) -> bool:
+    """Whether a pretrained encoder of this package is a part of this model."""
+    return any(isinstance(shim, PretrainedShim) for node in encoder.walk() for shim in node.shims)
+
+
 def is_int8(encoder: Model[Any, Any]) -> bool:
     """Whether a pretrained encoder in this model has int8 weights."""
     return any(getattr(shim, "int8", False) for node in encoder.walk() for shim in node.shims)

@@ -12,6 +12,8 @@ from spacy_nested_ner.settings import defaults_of, described, parameters
 from spacy_nested_ner.systems import TABLE, all_systems
 from spacy_nested_ner.systems.base import System
 
+# What a package of a pipeline needs that has a pretrained encoder: `spacy package` cannot know.
+WITH_TRANSFORMERS = "spacy_nested_ner[transformers]"
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 # `doc.ents` where `set_ents` asks for it: spaCy knows one list for all components of a factory.
@@ -39,8 +41,13 @@ def make_factory(system: System) -> Callable[..., Any]:
     def make(
         nlp: Language, name: str, model: Model, scorer: Optional[Callable], **settings: Any
     ) -> Any:
+        from spacy_nested_ner.encoders.pretrained import needs_transformers
         from spacy_nested_ner.pipeline.component import NestedNER
 
+        if needs_transformers(model):
+            required = nlp.meta.setdefault("requirements", [])
+            if WITH_TRANSFORMERS not in required:
+                required.append(WITH_TRANSFORMERS)
         return NestedNER(nlp.vocab, model, name, scorer=scorer, **settings)
 
     own = [p for p in inspect.signature(make).parameters.values() if p.name != "settings"]

@@ -191,12 +191,13 @@ def _part(doc: Doc, places: np.ndarray, known: Readable) -> Doc:
     ends = np.diff(places, append=places[-1:] + 1) > 1  # what stood between was whitespace
     spaces = [bool(token.whitespace_) or bool(end) for token, end in zip(tokens, ends)]
     part = Doc(doc.vocab, words=[token.text for token in tokens], spaces=spaces)
-    part.from_array(READ, _without_gaps(known.array, places))
-    part.user_data = dict(known.shared)
+    part.from_array(READ, _without_gaps(known.array, places))  # type: ignore[arg-type]
+    data = dict(known.shared)
+    part.user_data = data
     if known.extensions:
         for old, new in zip(tokens, part):
             for name, value in known.extensions.get(old.idx, ()):
-                part.user_data["._.", name, new.idx, None] = value
+                data["._.", name, new.idx, None] = value
     if len(doc.tensor) == len(doc):
         part.tensor = doc.tensor[get_array_module(doc.tensor).asarray(places)]
     return part

@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from spacy.util import import_file
+
 from spacy_nested_ner.files import settle
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment
@@ -42,11 +44,15 @@ class WorkersFail(RuntimeError):
 
 @dataclass(frozen=True)
 class Job:
-    """What all workers are to do with fragments."""
+    """What all workers are to do with fragments.
+
+    code: a Python file that they import first.
+    """
 
     annotator: Annotator
     columns: Columns
     folder: Path
+    code: Optional[Path] = None
 
 
 def run(job: Job, fragments: Iterable[Fragment], workers: int, report: Report) -> Dict[str, str]:
@@ -194,6 +200,8 @@ def _work(job: Job, connection: Connection) -> None:
     """What a worker does until the connection ends."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
+        if job.code is not None:
+            import_file("python_code", job.code)
         job.annotator.load()
     except Exception as error:  # whatever it is: the others would meet it, too
         connection.send(("broken", f"{type(error).__name__}: {error}"))

@@ -260,6 +260,18 @@ def test_convert_unknown_language(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+OWN_CODE = """
+from spacy.language import Language
+
+NAME = "own_component_of_a_test"
+
+
+@Language.component(NAME)
+def own(doc):
+    return doc
+"""
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """A pipeline on disk that finds two nested entities by rules, gold data for it, and files that
@@ -441,11 +453,32 @@ def test_a_folder_of_files_is_data(trained, tmp_path):
         report = srsly.read_json(tmp_path / f"{i}.json")
         found.append(report["pipelines"][0]["strict"])
     assert found[0] == found[1]
-    run("threshold", trained / "model-best", parts)
     run("inspect", parts)
     (parts / "a.spacy").write_bytes(b"no docs")
     output = run("inspect", parts, code=1)
     assert f"{parts / 'a.spacy'} is not a .spacy file" in output
+
+
+def test_code_of_ones_own_is_imported(trained, tmp_path):
+    """Where it must be missing, or come to workers, in a process of its own: here it is known."""
+    code, model, texts = (tmp_path / name for name in ("own.py", "model", "texts.txt"))
+    code.write_text(OWN_CODE, encoding="utf8")
+    spec = spacy.util.import_file("own_code_of_a_test", code)
+    nlp = spacy.load(trained / "model-best")
+    nlp.add_pipe(spec.NAME)
+    nlp.to_disk(model)
+    texts.write_text("the US Supreme Court\n", encoding="utf8")
+
+    def called(*args) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "spacy", "nested-ner", *map(str, args)]
+        return subprocess.run(command, capture_output=True, text=True, encoding="utf8")
+
+    failed = called("evaluate", model, trained / "gold.spacy")
+    assert failed.returncode == 1 and "--code" in " ".join(failed.stdout.split())
+    done = called("annotate", model, texts, tmp_path / "out", "--code", code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run("evaluate", model, trained / "gold.spacy", "--code", code)
+    run("evaluate", model, trained / "gold.spacy", "--code", tmp_path / "none.py", code=1)
 
 
 def test_a_pipe_is_no_data(trained, tmp_path):

@@ -286,3 +286,15 @@ def test_a_copy_reads_a_special_piece_as_text_too(directory, copied) -> None:
     expected = held.tokenise([doc])[0][0].tolist()
     assert held.special["sep"] not in expected
     assert copied(held).tokenise([doc])[0][0].tolist() == expected
+
+
+def test_a_package_requires_transformers(tiny_bert, tmp_path) -> None:
+    encoder = {"@architectures": "spacy_nested_ner.SortedTransformer.v1", "name": str(tiny_bert)}
+    nlp = make_pipeline(model={"tok2vec": encoder})
+    config = {"model": {"tok2vec": encoder}}
+    nlp.add_pipe("piqn_ner", name="second", config=config)
+    assert nlp.meta["requirements"] == ["spacy_nested_ner[transformers]"]
+    nlp.remove_pipe("second")
+    nlp.to_disk(tmp_path)
+    assert spacy.load(tmp_path).meta["requirements"] == ["spacy_nested_ner[transformers]"]
+    assert "requirements" not in make_pipeline(examples=None).meta
