@@ -141,14 +141,14 @@ def _configs(systems: Sequence[str], shared: Dict[str, Any]) -> Dict[str, Any]:
     encoder, spans_key, lang = (shared[name] for name in ("encoder", "spans_key", "lang"))
     report = inspect(train, dev, spans_key=spans_key, lang=lang)
     _recipe.check_learnable(report, lang)
-    goal = _recipe.goal_for(encoder, _recipe.count_sentences(train, spans_key, lang))
+    sentences = _recipe.count_sentences(train, spans_key, lang)
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, test)}
     words = itertools.accumulate(lengths[dev])
     dev_limit = max(1, sum(total <= SCORED_WORDS for total in words))
     found = {}
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
-        _recipe.use_encoder(config, encoder, goal)
+        _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         config["corpora"]["dev"]["limit"] = dev_limit
         if lost := _recipe.out_of_reach(name, report["limits"]):
             msg.warn(f"{name} cannot find {lost} entities of the training data.")

@@ -39,8 +39,8 @@ OptimizeOpt = Annotated[
     Optional[Optimize],
     typer.Option(
         help="Of a pretrained transformer. accuracy: with adversarial training. speed: without, "
-        "which trains in half of the time (default: speed for up to 500 "
-        "sentences and where --minutes are few, else as in the shipped config)",
+        "which trains in half of the time (default: for up to 500 sentences what "
+        "the system gains by, speed where --minutes are few, else as in the shipped config)",
         show_default=False,
     ),
 ]

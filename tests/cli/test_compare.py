@@ -75,12 +75,14 @@ def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None
 
 
 @pytest.fixture
-def adversarial(tmp_path, tiny_bert, monkeypatch) -> Callable[[Path], float]:
-    """That of the training that would be run on a corpus; the shipped config has none."""
-    options = ("--system", "diffusion_ner", "--encoder", tiny_bert, "--minutes", 0.02)
+def adversarial(tmp_path, tiny_bert, monkeypatch) -> Callable[..., float]:
+    """That of the training that would be run on a corpus. The shipped config of `mrc_ner` has
+    none."""
     tasks: List[trainings.Task] = []
 
-    def planned(corpus: Path) -> float:
+    def planned(corpus: Path, system: str = "mrc_ner") -> float:
+        options = ("--system", system, "--encoder", tiny_bert, "--minutes", 0.02)
+
         def train_each(found, *_, **__):
             tasks.extend(found)
             raise ValueError("nothing is trained")
@@ -93,12 +95,17 @@ def adversarial(tmp_path, tiny_bert, monkeypatch) -> Callable[[Path], float]:
     return planned
 
 
-def test_few_sentences_are_compared_with_adversarial_training(
+def test_adversarial_training_on_few_sentences_is_for_those_that_gain(
     corpus, adversarial, monkeypatch
 ) -> None:
-    for limit, found in ((500, 1), (0, 0)):
+    for limit, system, found in (
+        (500, "mrc_ner", 1),
+        (0, "mrc_ner", 0),
+        (500, "proposer_regressor_ner", 0),
+        (0, "proposer_regressor_ner", 1),
+    ):
         monkeypatch.setattr(_recipe, "FEW_SENTENCES", limit)
-        assert adversarial(corpus) == found
+        assert adversarial(corpus, system) == found
 
 
 def test_sentences_of_docs_without_boundaries_are_counted_by_rule(
