@@ -17,6 +17,7 @@ VARIANTS: Variants = {
     "match of start and end alone": {"pairing": "match"},
     "dice loss": {"boundary_loss": "dice"},
     "early version of the paper": {"pairing": "nearest", "boundary_loss": "dice"},
+    "match of predicted pairs": {"candidates": "gold_and_predicted"},
     "match of gold pairs": {"candidates": "gold"},
     "match of all pairs": {"candidates": "all"},
     "all layers together": {"tok2vec": {"joint_layers": None}, "batch_words": 512},

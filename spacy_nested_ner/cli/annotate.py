@@ -9,6 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.pipelines import NOT_REGISTERED, UNKNOWN
 from spacy_nested_ner.cli.texts import SHOWN, counted, files_to_read, some
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def annotate_cli(
         if not fragments:
             raise ValueError(f"{input_path} holds no texts.")
         _check_ids(fragments, columns)
-        begin(output_path, manifest_of(annotator, columns, limit, fragments), resume)
+        begin(output_path, manifest_of(annotator, columns, limit, fragments, code), resume)
     except (ValueError, ImportError, OSError) as err:
         msg.fail("Cannot annotate the texts. Nothing was written.", str(err), exits=1)
     _run(Job(annotator, columns, output_path, code), fragments, workers)
@@ -126,7 +127,8 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
             progress.close()
             is_undone = isinstance(err, WorkersFail) and withdraw(job.folder)
             then = "Nothing was written." if is_undone else "Mend it and go on with --resume."
-            msg.fail(f"Cannot annotate the texts. {then}", str(err))
+            remedy = f" {NOT_REGISTERED}" if UNKNOWN.search(str(err)) else ""
+            msg.fail(f"Cannot annotate the texts. {then}{remedy}", str(err))
             raise typer.Exit(1) from None
     if rows and progress.failed == rows:
         error = first_error(job.folder, next(each for each in fragments if each.rows))

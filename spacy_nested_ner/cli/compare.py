@@ -5,7 +5,7 @@
 import itertools
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, Iterator, List, Optional, Sequence
 
 import typer
 from wasabi import msg
@@ -106,7 +106,6 @@ def _results(
 ) -> List[Dict[str, Any]]:
     """Of all systems and seeds, those that were there included."""
     from spacy_nested_ner.comparison.trainings import train_and_score, train_each
-    from spacy_nested_ner.corpora.docbin import spacy_files
 
     minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
     if minutes <= 0:
@@ -115,9 +114,10 @@ def _results(
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     shared = {**{name: str(path) for name, path in paths.items()}, **options}
     encoder = Path(options["encoder"])
-    files = [file for path in paths.values() for file in spacy_files(path)]
-    files += sorted(encoder.iterdir()) if encoder.is_dir() else ()
-    shared["data"] = _digest(path.read_bytes() for path in files if path.is_file())
+    contents = [part for path in paths.values() for part in _contents(path)]
+    own = sorted(encoder.iterdir()) if encoder.is_dir() else []
+    contents += [path.read_bytes() for path in own if path.is_file()]
+    shared["data"] = _digest(contents)
     configs = _configs(systems, shared)
     tasks = [
         _task(configs[name], output, {**shared, "system": name, "seed": number})
@@ -164,6 +164,20 @@ def _lengths(path: Path, spans_key: str, lang: str) -> List[int]:
     if not any(doc.spans.get(spans_key) for doc in docs):
         raise ValueError(f"{path} has no entities under spans key {spans_key!r}.")
     return [len(doc) for doc in docs]
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    """Of a file; of a folder, those of its files behind how many there are, each with its size."""
+    from spacy_nested_ner.corpora.docbin import spacy_files
+
+    files = spacy_files(path)
+    if path.is_dir():
+        yield f"{len(files)} files".encode()
+    for file in files:
+        data = file.read_bytes() if file.is_file() else b""
+        if path.is_dir():
+            yield f"{len(data)} bytes".encode()
+        yield data
 
 
 def _digest(parts: Iterable[bytes]) -> str:

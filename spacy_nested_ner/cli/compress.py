@@ -33,7 +33,8 @@ CheckOpt = Annotated[
     typer.Option(
         "--check",
         metavar="DATA",
-        help="Compare F and speed with MODEL on gold data, a .spacy file, before anything is kept",
+        help="Compare F and speed with MODEL on gold data, .spacy file or folder, before anything "
+        "is kept",
     ),
 ]
 ToleranceOpt = Annotated[

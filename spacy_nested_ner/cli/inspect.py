@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional,
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import blank_pipeline, read_examples
 
@@ -47,6 +47,7 @@ def inspect_cli(
     spans_key: SpansKeyOpt = "sc",
     lang: LangOpt = "en",
     rare: RareOpt = 50,
+    code: CodeOpt = None,
 ) -> None:
     """Count labels, lengths and nesting, compare train with dev, and check the data against what
     each system can hold."""

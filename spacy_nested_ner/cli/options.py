@@ -41,7 +41,6 @@ CodeOpt = Annotated[
     Optional[Path],
     typer.Option(
         "--code",
-        "-c",
         callback=_imported,
         help="Python file to import first, with what the pipeline has registered",
         show_default=False,

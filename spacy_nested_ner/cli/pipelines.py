@@ -23,7 +23,7 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
     if not models:
         if _is_data(data_path):
             raise ValueError(f"MODEL is missing, there is only {data_path}. {order}")
-        what = "a .spacy file with gold annotation"
+        what = "a .spacy file or folder with gold annotation"
         raise ValueError(f"DATA is missing, {what}; there is only {data_path}. {order}")
     for model in map(Path, models):
         if _is_data(model):
@@ -103,6 +103,7 @@ def installed_pipelines() -> List[str]:
 
 
 REMEDY = "Copy the pipeline again, or install what it was made with."
+NOT_REGISTERED = "Install what it was made with, or give its Python file with --code."
 # spaCy's errors for a factory and for a registered function that it cannot find.
 UNKNOWN = re.compile(r"\[E(002|893)\]")
 
@@ -114,10 +115,7 @@ def _what_fails(folder: Path, error: Exception) -> str:
     if place is None or place in text:
         return text if str(folder) in text else f"{folder}: the pipeline cannot be loaded: {text}"
     if UNKNOWN.search(text):
-        return (
-            f"{place} names what is not registered. Install the package that it was made with, or "
-            f"give its Python file with --code. The error was: {text}"
-        )
+        return f"{place} names what is not registered. {NOT_REGISTERED} The error was: {text}"
     return f"{place} cannot be read: {text} {REMEDY}"
 
 
@@ -180,7 +178,7 @@ def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
 
 
 def read_examples(nlp: Language, data_path: Path) -> List[Example]:
-    """The docs of a file, see `as_examples`.
+    """The docs of a file or folder, see `as_examples`.
 
     Raises ValueError as `read_gold` and `as_examples`.
     """

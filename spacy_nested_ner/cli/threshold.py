@@ -19,7 +19,9 @@ from spacy_nested_ner.cli.pipelines import (
 
 DataArg = Annotated[
     Path,
-    typer.Argument(metavar="DATA", help="Gold data to choose by, a .spacy file: dev, not test"),
+    typer.Argument(
+        metavar="DATA", help="Gold data to choose by, .spacy file or folder: dev, not test"
+    ),
 ]
 OutputOpt = Annotated[
     Optional[Path],

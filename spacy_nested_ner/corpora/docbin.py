@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import struct
 import tempfile
+import warnings
 import zlib
 from array import array
 from contextlib import ExitStack
@@ -52,7 +53,11 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
 
 def spacy_files(path: Path) -> List[Path]:
     """The file, or the `.spacy` files in and below a folder, as `spacy train` reads them."""
-    return list(walk_corpus(path, ".spacy")) if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a folder without any
+        return list(walk_corpus(path.resolve(), ".spacy"))
 
 
 def check_data(path: Path) -> None:
@@ -60,12 +65,15 @@ def check_data(path: Path) -> None:
     conversion left is settled first."""
     settle(path.parent)
     if not path.exists():
-        raise ValueError(f"{path}: no such file. Expected gold data in a .spacy file.")
+        raise ValueError(f"{path}: no such file. Expected gold data, a .spacy file or folder.")
     if path.is_dir():
-        if not any(file.suffix == ".spacy" for file in path.rglob("*")):
-            raise ValueError(f"{path} is a folder without .spacy files. Expected gold data.")
-    elif not path.is_file():
-        raise ValueError(f"{path} is no regular file. Expected gold data in a .spacy file.")
+        settle(path)
+    files = spacy_files(path)
+    if not files:
+        raise ValueError(f"{path} is a folder without .spacy files. Expected gold data.")
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file} is no regular file. Expected gold data in a .spacy file.")
 
 
 def _check_strings(doc: Doc) -> None:

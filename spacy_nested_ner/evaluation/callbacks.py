@@ -39,7 +39,8 @@ def make_fit_threshold() -> Callable[[Language], Language]:
     with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`, and their
     folder is written whole or not at all.
 
-    It costs one prediction on that corpus for each pipeline that is saved. Training itself goes on
+    It costs one prediction on that corpus for each pipeline that is saved, eleven where spans lose
+    their scores, as beside a `span_ruler` with the same key. Training itself goes on
     with the thresholds of the config. What was chosen stands in the pipeline's
     `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it is. A training
     that is interrupted is saved at once, with the thresholds that were chosen last.

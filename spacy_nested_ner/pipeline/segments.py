@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from itertools import pairwise
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, MutableMapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.attrs import (
@@ -192,8 +193,8 @@ def _part(doc: Doc, places: np.ndarray, known: Readable) -> Doc:
     spaces = [bool(token.whitespace_) or bool(end) for token, end in zip(tokens, ends)]
     part = Doc(doc.vocab, words=[token.text for token in tokens], spaces=spaces)
     part.from_array(READ, _without_gaps(known.array, places))  # type: ignore[arg-type]
-    data = dict(known.shared)
-    part.user_data = data
+    data: MutableMapping[Any, Any] = ChainMap({}, known.shared)
+    part.user_data = data  # type: ignore[assignment]
     if known.extensions:
         for old, new in zip(tokens, part):
             for name, value in known.extensions.get(old.idx, ()):
@@ -204,17 +205,19 @@ def _part(doc: Doc, places: np.ndarray, known: Readable) -> Doc:
 
 
 def _without_gaps(array: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """`READ` of the tokens at these places. What a token that is left out begins, the next one that
-    is kept begins in its place: a sentence, an entity."""
+    """`READ` of the tokens at these places. What a token between them begins, the next one that is
+    kept begins in its place: a sentence, an entity. So does the first one in any case."""
     found = array[places]
-    before = np.concatenate([[-1], places[:-1]])
-    for i in np.flatnonzero(places - before > 1).tolist():
-        gap = array[before[i] + 1 : places[i]]
+    begins = np.zeros(len(places), dtype=bool)
+    begins[:1] = True
+    for i in (np.flatnonzero(np.diff(places) > 1) + 1).tolist():
+        gap = array[places[i - 1] + 1 : places[i]]
         if (gap[:, START] == 1).any():
             found[i, START] = 1
-    inside = found[:, IOB] == INSIDE
-    begun = np.concatenate([[False], np.isin(found[:-1, IOB], (INSIDE, BEGINS))])
-    found[inside & ~begun, IOB] = BEGINS
+        begins[i] = (gap[:, IOB] == BEGINS).any()
+    if found[:, START].any():  # boundaries are set
+        found[0, START] = 1
+    found[begins & (found[:, IOB] == INSIDE), IOB] = BEGINS
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +20,15 @@ PACKAGES = ("spacy_nested_ner", "spacy", "torch", "pyarrow")
 
 
 def manifest_of(
-    annotator: Annotator, columns: Columns, limit: int, fragments: Sequence[Fragment]
+    annotator: Annotator,
+    columns: Columns,
+    limit: int,
+    fragments: Sequence[Fragment],
+    code: Optional[Path] = None,
 ) -> Dict[str, Any]:
-    """What the output depends on; also the sizes and times of the files, and the versions."""
+    """What the output depends on; also the sizes and times of the files, and the versions. code: a
+    Python file that the pipeline needs."""
+    own = {} if code is None else {"code": hashlib.sha256(code.read_bytes()).hexdigest()}
     files: Dict[str, Dict[str, Any]] = {}
     for each in fragments:
         stat = Path(each.path).stat()
@@ -39,6 +46,7 @@ def manifest_of(
             "details": annotator.details,
             "batch_size": annotator.batch_size,
             "device": "CPU" if annotator.gpu_id < 0 else "GPU",
+            **own,
         },
         "input": files,
         "fragments": len(fragments),

@@ -477,7 +477,8 @@ def test_code_of_ones_own_is_imported(trained, tmp_path):
     assert failed.returncode == 1 and "--code" in " ".join(failed.stdout.split())
     done = called("annotate", model, texts, tmp_path / "out", "--code", code)
     assert done.returncode == 0, done.stdout + done.stderr
-    run("evaluate", model, trained / "gold.spacy", "--code", code)
+    done = called("evaluate", model, trained / "gold.spacy", "--code", code)
+    assert done.returncode == 0, done.stdout + done.stderr
     run("evaluate", model, trained / "gold.spacy", "--code", tmp_path / "none.py", code=1)
 
 

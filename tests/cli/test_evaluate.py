@@ -128,7 +128,7 @@ def test_evaluate_reports_what_it_cannot_use(folder, tmp_path, model, data, opti
     "arguments, problem",
     [
         ((), "MODEL and DATA are missing"),
-        (("right/model",), "DATA is missing, a .spacy file with gold annotation"),
+        (("right/model",), "DATA is missing, a .spacy file or folder with gold annotation"),
         (("gold.spacy",), "MODEL is missing, there is only"),
         (("gold.spacy", "right/model"), "gold.spacy is gold data, but stands for a pipeline"),
         (("right/model", "wrong/model"), "wrong/model is a pipeline, but stands for the gold data"),

@@ -141,6 +141,38 @@ def test_sentences_entities_and_extensions_are_read_without_whitespace(extended,
     assert sum(len(list(part.sents)) for part in read) == 2
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_an_entity_that_begins_with_whitespace_begins_behind_it(blocked):
+    doc = Doc(VOCAB, words=["a", "b", "\n", "c", "d"])
+    before = doc[0:2] if blocked else Span(doc, 0, 2, "X")
+    own = Span(doc, 2, 4, "Y")
+    doc.set_ents([own] if blocked else [before, own], blocked=[before] if blocked else None)
+    [part] = read_as([doc], np.array([[0, 0, 5]]), words_alone=True).docs
+    expected = [("c", "Y")] if blocked else [("a b", "X"), ("c", "Y")]
+    assert [(ent.text.split(), ent.label_) for ent in part.ents] == [
+        (text.split(), label) for text, label in expected
+    ]
+
+
+def test_segments_are_read_in_a_time_that_grows_with_them():
+    """No segment looks at those before it."""
+
+    class Counted(dict):
+        asked = 0
+
+        def items(self):
+            Counted.asked += 1
+            return super().items()
+
+    doc = Doc(VOCAB, words=["w"] * 60)
+    doc.user_data = Counted(name="letter")
+    rows = np.array([[0, i, i + 2] for i in range(0, 60, 2)])
+    parts = read_as([doc], rows, apart=True).docs
+    assert Counted.asked == 1 and len(parts) == 30
+    parts[0].user_data["name"] = "other"
+    assert parts[1].user_data["name"] == "letter" == doc.user_data["name"]
+
+
 def test_an_entity_that_is_cut_begins_anew():
     doc = Doc(VOCAB, words=["a", "b", "c"])
     doc.set_ents([Span(doc, 0, 3, "X")])

@@ -73,7 +73,7 @@ class MRCSettings(ModelSettings):
 @dataclass(frozen=True)
 class MRCOptions(Options):
     """Settings at run time. A score is the probability of the match; with the nearest end, which is
-    not scored, the smaller one of start and end.
+    not matched, the smaller one of start and end.
 
     boundary_threshold: smallest probability of a start and of an end that are matched. The paper
         has that of the match, 0.5. With the nearest end it is the `threshold`.
