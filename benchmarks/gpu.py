@@ -31,6 +31,7 @@ from benchmarks.harness import Data, Results, in_process, peak
 from benchmarks.inference import beside_encoder
 from benchmarks.passes import seconds, training_seconds
 from benchmarks.systems import (
+    FINDING,
     SYSTEMS,
     UNFILTERED,
     read,
@@ -349,7 +350,7 @@ def waits(
 def lines_that_wait(task: Task, system: str, names: List[str]) -> Cells:
     """Of one system; as many spans reach the threshold as there are entities."""
     docs = task.docs
-    nlp = learner(system, docs, task.transformer, **UNFILTERED.get(system, {}))
+    nlp = learner(system, docs, task.transformer, **FINDING.get(system, {}))
     pipe: Any = nlp.get_pipe("ner")
     n_entities = sum(len(doc.spans["sc"]) for doc in docs)
     pipe.cfg["threshold"] = score_of_rank(nlp, docs, n_entities)

@@ -27,6 +27,8 @@ SYSTEMS = [*NESTED, "spancat"]
 UNFILTERED: Dict[str, Dict[str, Any]] = {
     "locate_and_label_ner": {"filter_threshold": 0.0},
 }
+# With these random weights find spans at some threshold; to them no word is a likely start.
+FINDING: Dict[str, Dict[str, Any]] = {**UNFILTERED, "mrc_ner": {"boundary_threshold": 0.0}}
 
 # spaCy's features of words beside the vectors of a transformer, as in docs/guide/encoders.md.
 EMBED: Dict[str, Any] = {

@@ -20,7 +20,7 @@ from spacy.util import minibatch
 from benchmarks import tables
 from benchmarks.harness import Data, in_process, provenance, result_of
 from benchmarks.shares import Place, Shares
-from benchmarks.systems import SYSTEMS, UNFILTERED, read, shipped_optimizer, untrained_system
+from benchmarks.systems import FINDING, SYSTEMS, read, shipped_optimizer, untrained_system
 from spacy_nested_ner.comparison.trainings import bare, write_result
 from spacy_nested_ner.model.head_model import collect_spans, head_shim
 from spacy_nested_ner.model.types import encoder_of
@@ -71,7 +71,7 @@ def measured(system: str, data: Path, limit: int, encoder: str, repeats: int) ->
     warnings.simplefilter("ignore")
     transformer = None if encoder == "cnn" else encoder
     docs = read(spacy.blank("en"), data, limit)
-    nlp = untrained_system(system, docs, transformer, **UNFILTERED.get(system, {}))
+    nlp = untrained_system(system, docs, transformer, **FINDING.get(system, {}))
     pipe: Any = nlp.get_pipe("ner")
     n_entities = sum(len(doc.spans["sc"]) for doc in docs)
     pipe.cfg["threshold"] = score_of_rank(nlp, docs, n_entities)

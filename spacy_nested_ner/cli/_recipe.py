@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from spacy_nested_ner.systems import BEST_FIRST, System, get_system
+from spacy_nested_ner.systems import ADVERSARIAL_FROM_FEW, BEST_FIRST, System, get_system
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -21,9 +21,8 @@ SPANCAT = "spancat"
 """spaCy's own component for nested entities, as a yardstick."""
 COMPONENT = "ner"  # in all shipped configs
 ACCURACY, SPEED = "accuracy", "speed"  # what there is to optimize
-# From up to so many these systems learn more by adversarial training, even in half of the steps.
+# What few sentences are, see `ADVERSARIAL_FROM_FEW`.
 FEW_SENTENCES = 500
-GAIN_FROM_FEW = ("locate_and_label_ner", "piqn_ner", "mrc_ner")
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
@@ -216,7 +215,8 @@ def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:
     train, see `count_sentences`."""
     if sentences > FEW_SENTENCES or encoder in (CNN, LISTENER):
         return None
-    return ACCURACY if factory in GAIN_FROM_FEW else SPEED
+    gaining = [get_system(name).factory for name in ADVERSARIAL_FROM_FEW]
+    return ACCURACY if factory in gaining else SPEED
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:

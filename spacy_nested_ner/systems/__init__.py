@@ -18,6 +18,10 @@ TABLE: Dict[str, Union[str, System]] = {
 BEST_FIRST = ("locate_and_label", "proposer_regressor", "piqn", "diffusion", "mrc")
 
 
+# Those that learn more from few sentences by adversarial training, in half of the steps, see there.
+ADVERSARIAL_FROM_FEW = ("locate_and_label", "piqn", "mrc")
+
+
 def get_system(name: str) -> System:
     """A system by the name of its folder.
 
