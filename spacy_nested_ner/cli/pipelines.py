@@ -43,9 +43,8 @@ def check_data(data_path: Path) -> None:
     from spacy_nested_ner.corpora import docbin
 
     docbin.check_data(data_path)
-    if (
-        data_path.suffix != ".spacy" and not data_path.is_dir()
-    ):  # spaCy's reader would find nothing in it and only warn
+    # spaCy's reader would find nothing in it and only warn.
+    if data_path.suffix != ".spacy" and not data_path.is_dir():
         raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
 

@@ -35,9 +35,9 @@ from spacy_nested_ner.pipeline.sentences import (
 
 # What an embedding layer is given of a token beside its text.
 READ = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_KB_ID, ENT_ID, ENT_IOB, SENT_START]
-# Of these two what a token has depends on the one before it. Values of ENT_IOB: 1 inside, 3 begins.
+# Of these two what a token has depends on the one before it.
 IOB, START = READ.index(ENT_IOB), READ.index(SENT_START)
-INSIDE, BEGINS = 1, 3
+INSIDE, BEGINS = 1, 3  # values of ENT_IOB
 
 
 class Readable(NamedTuple):
