@@ -59,8 +59,8 @@ def _json_bases() -> Iterator[Base]:
     yield Base("papers-json", papers, "", _counting(lambda i: (len(i["entities"]), 0)))
     mrc = _some(genia / "mrc_json", "mrc-ner.dev", "mrc-ner.test")
     yield Base("mrc-json", mrc, "", _counting(_in_mrc))
+    yield Base("prodigy", _some(tools, "prodigy.jsonl"), "prodigy.jsonl", _count_prodigy)
     for name, file, count in (
-        ("prodigy", "prodigy.jsonl", _in_prodigy),
         ("doccano", "doccano.jsonl", _in_doccano),
         ("gliner", "gliner.json", lambda item: (len(item["ner"]), 0)),
         ("label-studio", "label_studio.json", _in_label_studio),
@@ -94,9 +94,24 @@ def _in_mrc(item: Any) -> Tuple[int, int]:
     return len(item["span_position"] if "span_position" in item else item["start_position"]), 0
 
 
-def _in_prodigy(item: Any) -> Tuple[int, int]:
-    accepted = item.get("answer", "accept") == "accept"
-    return (len(item.get("spans") or []), 0) if accepted else (0, 1)
+def _count_prodigy(files: Files) -> Optional[Count]:
+    """Of several accepted answers to one input in a file the last counts."""
+    entities = left_out = 0
+    try:
+        for data in _contents(files):
+            answers: Dict[Any, int] = {}
+            for i, item in enumerate(_items(data.decode("utf-8-sig"))):
+                if item.get("answer", "accept") != "accept":
+                    left_out += 1
+                    continue
+                given = item.get("_input_hash")
+                key = i if given is None else (str(given), str(item.get("text")))
+                left_out += key in answers
+                answers[key] = len(item.get("spans") or [])
+            entities += sum(answers.values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return Count(entities, left_out)
 
 
 def _in_doccano(item: Any) -> Tuple[int, int]:

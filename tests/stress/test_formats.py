@@ -21,7 +21,10 @@ MEGABYTE = 1 << 20
 SECONDS_PER_MEGABYTE, SECONDS_AT_LEAST = 20, 10
 MEMORY_TIMES, MEMORY_AT_LEAST = 20, 64 * MEGABYTE
 
-ITEMS = (".txt without .ann", "not accepted", "not annotated", "further annotation of a task")
+ITEMS = (
+    *(".txt without .ann", "not annotated", "further annotation of a task"),
+    *("not accepted", "earlier accepted answer"),
+)
 """Reasons for which whole items are left out; the others are those of single annotations."""
 
 THROUGH_THE_COMMAND = 20
