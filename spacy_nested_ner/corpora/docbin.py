@@ -40,8 +40,7 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
 
     Raises ValueError, with the path, if there is no such file, or if it is damaged.
     """
-    check_data(path)
-    for file in spacy_files(path):
+    for file in check_data(path):
         try:
             for doc in DocBin().from_disk(file).get_docs(vocab):
                 _check_strings(doc)
@@ -60,8 +59,8 @@ def spacy_files(path: Path) -> List[Path]:
         return list(walk_corpus(path.resolve(), ".spacy"))
 
 
-def check_data(path: Path) -> None:
-    """Raise ValueError if there is no such file, nor a folder of such files. What a killed
+def check_data(path: Path) -> List[Path]:
+    """`spacy_files`, or ValueError if there are none or they are no regular files. What a killed
     conversion left is settled first."""
     settle(path.parent)
     if not path.exists():
@@ -74,6 +73,7 @@ def check_data(path: Path) -> None:
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is no regular file. Expected gold data in a .spacy file.")
+    return files
 
 
 def _check_strings(doc: Doc) -> None:

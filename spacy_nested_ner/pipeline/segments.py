@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from itertools import pairwise
-from typing import Any, Dict, List, MutableMapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.attrs import (
@@ -124,7 +124,7 @@ def _sentences(
     if len(places) == len(doc):
         return rule_sentences(doc) if by_rule else set_sentences(doc)
     if by_rule:
-        starts = rule_starts(_part(doc, places, _readable(doc)))
+        starts = rule_starts(doc, places)
     else:
         starts = np.searchsorted(places, [start for start, _ in set_sentences(doc)]).tolist()
     if empty_lines:
@@ -192,13 +192,15 @@ def _part(doc: Doc, places: np.ndarray, known: Readable) -> Doc:
     ends = np.diff(places, append=places[-1:] + 1) > 1  # what stood between was whitespace
     spaces = [bool(token.whitespace_) or bool(end) for token, end in zip(tokens, ends)]
     part = Doc(doc.vocab, words=[token.text for token in tokens], spaces=spaces)
+    # The types of spaCy are narrower than what it takes, such as what its own to_array gives.
     part.from_array(READ, _without_gaps(known.array, places))  # type: ignore[arg-type]
-    data: MutableMapping[Any, Any] = ChainMap({}, known.shared)
-    part.user_data = data  # type: ignore[assignment]
+    own: Dict[Any, Any] = {}
     if known.extensions:
         for old, new in zip(tokens, part):
             for name, value in known.extensions.get(old.idx, ()):
-                data["._.", name, new.idx, None] = value
+                own["._.", name, new.idx, None] = value
+    # No copy: there may be a part for each of many sentences.
+    part.user_data = ChainMap(own, known.shared)  # type: ignore[assignment]
     if len(doc.tensor) == len(doc):
         part.tensor = doc.tensor[get_array_module(doc.tensor).asarray(places)]
     return part

@@ -37,11 +37,18 @@ def rule_sentences(doc: Doc) -> List[Tuple[int, int]]:
     return between(rule_starts(doc), len(doc))
 
 
-def rule_starts(doc: Doc) -> List[int]:
+def rule_starts(doc: Doc, places: Optional[np.ndarray] = None) -> List[int]:
     """First tokens of sentences by that rule, but for that of the doc: the next word after a sign
-    that ends one. Not by `Sentencizer.predict`, which makes an object of each token."""
+    that ends one. Not by `Sentencizer.predict`, which makes an object of each token.
+
+    places: of the tokens that are read, `(tokens,)` int, among which those found are counted; None
+        for all.
+    """
+    read = doc.to_array([ORTH, IS_PUNCT])
+    if places is not None:
+        read = read[places]
     starts, ended = [], False
-    for place, (word, is_punctuation) in enumerate(doc.to_array([ORTH, IS_PUNCT]).tolist()):
+    for place, (word, is_punctuation) in enumerate(read.tolist()):
         if word in ENDS:
             ended = True
         elif ended and not is_punctuation:

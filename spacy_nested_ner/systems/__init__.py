@@ -16,9 +16,8 @@ TABLE: Dict[str, Union[str, System]] = {
 # By the F1 that they reach in equal time, see docs/benchmarks.md: which one `init` takes first. The
 # one that wants a question for each label is last.
 BEST_FIRST = ("locate_and_label", "proposer_regressor", "piqn", "diffusion", "mrc")
-
-
-# Those that learn more from few sentences by adversarial training, in half of the steps, see there.
+# Those that learn more from few sentences by adversarial training, in half of the steps, see
+# docs/benchmarks.md.
 ADVERSARIAL_FROM_FEW = ("locate_and_label", "piqn", "mrc")
 
 
