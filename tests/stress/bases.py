@@ -11,7 +11,7 @@ import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 SAMPLES = Path(__file__).parents[1] / "corpora" / "samples"
 
@@ -64,9 +64,10 @@ def _json_bases() -> Iterator[Base]:
         ("doccano", "doccano.jsonl", _in_doccano),
         ("gliner", "gliner.json", lambda item: (len(item["ner"]), 0)),
         ("label-studio", "label_studio.json", _in_label_studio),
-        ("label-studio", "label_studio_min.json", _in_label_studio),
     ):
         yield Base(name, _some(tools, file), file, _counting(count))
+    least = _some(tools, "label_studio_min.json")
+    yield Base("label-studio", least, "label_studio_min.json", _count_label_studio_min)
 
 
 def _counting(
@@ -118,10 +119,31 @@ def _in_doccano(item: Any) -> Tuple[int, int]:
     return sum(len(item.get(name) or []) for name in ("entities", "label", "labels")), 0
 
 
+def _count_label_studio_min(files: Files) -> Optional[Count]:
+    """Of several items of one task in a file the first that is annotated counts."""
+    entities = left_out = 0
+    try:
+        for data in _contents(files):
+            tasks: Set[Any] = set()
+            for i, item in enumerate(_items(data.decode("utf-8-sig"))):
+                given = item.get("id")
+                task = i if given is None else (str(given), str(item.get("text")))
+                found, lost = (0, 1) if task in tasks else _in_label_studio(item)
+                entities, left_out = entities + found, left_out + lost
+                if not lost:
+                    tasks.add(task)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return Count(entities, left_out)
+
+
 def _in_label_studio(item: Any) -> Tuple[int, int]:
     if "data" not in item:
-        label = item.get("label")
-        return (_labels(label), 0) if isinstance(label, list) else (0, 1)
+        lists = [value for value in item.values() if _holds_regions(value)]
+        label = lists[0] if lists else item.get("label")
+        if isinstance(label, list):
+            return _labels(label), 0
+        return 0, int(item.get("annotation_id", item.get("annotator")) in (None, ""))
     given = item.get("annotations" if "annotations" in item else "completions") or []
     valid = [annotation for annotation in given if not annotation.get("was_cancelled")]
     if not valid:
@@ -129,6 +151,14 @@ def _in_label_studio(item: Any) -> Tuple[int, int]:
     marked = [annotation for annotation in valid if annotation.get("ground_truth")] + valid
     values = [result.get("value") for result in marked[0].get("result") or []]
     return _labels([value for value in values if isinstance(value, dict)]), len(valid) - 1
+
+
+def _holds_regions(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and all(isinstance(each, dict) and {"start", "globalOffsets"} & set(each) for each in value)
+        and any(each.get("labels") or each.get("hypertextlabels") for each in value)
+    )
 
 
 def _labels(regions: List[Any]) -> int:
