@@ -14,7 +14,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_as_one, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -61,6 +61,8 @@ def compress_cli(
             raise ValueError(f"{output_path} is MODEL, which is needed to train further.")
         if check_path is not None:
             check_data(check_path)
+            for warning in read_as_one(check_path):
+                msg.warn(warning)
         nlp = load_pipeline(model)
         try:
             names = compress(nlp)

@@ -21,7 +21,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_gold
+from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_as_one, read_gold
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -127,7 +127,7 @@ def evaluate(
 
     runs = []
     pipelines: List[Dict[str, Any]] = []
-    warnings: List[str] = []
+    warnings = read_as_one(data_path)
     for model, name in zip(models, short_names(models)):
         found, parts, known, own = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
         runs.append(found.run)

@@ -11,7 +11,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import blank_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import blank_pipeline, read_as_one, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -102,10 +102,11 @@ def inspect(
         dev = inspect_split(examples, spans_key)
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
-    return {
-        "data": {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key},
-        **inspection(found, dev, rows, rare),
-    }
+    report = inspection(found, dev, rows, rare)
+    for path in filter(None, (dev_path, train_path)):
+        report["warnings"][:0] = read_as_one(path)
+    data = {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key}
+    return {"data": data, **report}
 
 
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":

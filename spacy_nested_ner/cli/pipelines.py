@@ -48,6 +48,20 @@ def check_data(data_path: Path) -> None:
         raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
 
+def read_as_one(data_path: Path) -> List[str]:
+    """A warning if it is a folder with several splits of a corpus."""
+    from spacy_nested_ner.corpora import SPLITS
+    from spacy_nested_ner.corpora.docbin import spacy_files
+
+    found = {path.stem for path in spacy_files(data_path)}
+    splits = [f"{split}.spacy" for split in SPLITS if split in found]
+    if len(splits) < 2:
+        return []
+    return [
+        f"{data_path} holds {', '.join(splits)}, which are read as one. Give the file you mean."
+    ]
+
+
 def load_pipeline(model: str) -> Language:
     """Load a pipeline from a folder or a package.
 

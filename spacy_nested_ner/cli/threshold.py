@@ -14,6 +14,7 @@ from spacy_nested_ner.cli.pipelines import (
     as_examples,
     check_arguments,
     load_pipeline,
+    read_as_one,
     read_gold,
 )
 
@@ -59,6 +60,8 @@ def threshold_cli(
 
     with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
+        for warning in read_as_one(data_path):
+            msg.warn(warning)
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
         gold = read_gold(nlp, data_path)[: limit or None]

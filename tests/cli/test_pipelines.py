@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_as_one
 
 
 @pytest.fixture
@@ -92,3 +92,12 @@ def test_a_folder_without_a_pipeline(tmp_path) -> None:
 
 def test_a_pipeline_that_is_whole_loads(saved) -> None:
     assert load_pipeline(str(saved)).pipe_names == ["entity_ruler"]
+
+
+def test_a_folder_with_several_splits_is_no_file(tmp_path) -> None:
+    (tmp_path / "more").mkdir()
+    for name in ("dev", "train", "more/other"):
+        (tmp_path / f"{name}.spacy").touch()
+    (warning,) = read_as_one(tmp_path)
+    assert f"{tmp_path} holds train.spacy, dev.spacy" in warning and "Give the file" in warning
+    assert read_as_one(tmp_path / "dev.spacy") == read_as_one(tmp_path / "more") == []
