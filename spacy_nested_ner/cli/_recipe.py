@@ -81,6 +81,8 @@ class Recipe:
 
         Raises ValueError if the time is too short.
         """
+        if not 0 < minutes < math.inf:
+            raise ValueError(f"--minutes {minutes:g} are no time to train in.")
         step, doc, docs = measure(self.config, gpu_id)
         scored = self.training["eval_frequency"]["evaluations"] * PREDICTIONS * doc
         dev_docs = min(docs, max(1, int(60 * minutes * SCORING_SHARE / scored)))

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 import itertools
+import math
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, Iterator, List, Optional, Sequence
@@ -62,7 +63,13 @@ def compare_cli(
 
     Results that are in the folder already are not made again.
     """
-    from spacy_nested_ner.comparison.tables import each_training, over_seeds, verdict
+    from spacy_nested_ner.comparison.tables import (
+        by_system,
+        each_training,
+        over_seeds,
+        tuned_means,
+        verdict,
+    )
 
     with failing("Cannot compare systems."):
         results = _results(
@@ -81,7 +88,8 @@ def compare_cli(
     for table in filter(None, (each_training(results), over_seeds(results))):
         typer.echo(f"{table}\n")
     msg.good(verdict(results))
-    best = max(results, key=lambda result: result["f1_tuned"])["settings"]
+    first = by_system(results)[next(iter(tuned_means(results)))][0]
+    best = first["settings"]  # not the best seed: the test set would have chosen it
     typer.echo(str((output_path / f"{best['system']}_seed{best['seed']}" / "model").resolve()))
 
 
@@ -108,7 +116,7 @@ def _results(
     from spacy_nested_ner.comparison.trainings import train_and_score, train_each
 
     minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
-    if minutes <= 0:
+    if not 0 < minutes < math.inf:
         raise ValueError(f"--minutes {minutes:g} are no time to train in.")
     if options["cpu_clock"] and options["gpu_id"] >= 0:
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
@@ -199,5 +207,6 @@ def _task(config: Any, output: Path, settings: Dict[str, Any]) -> "Task":
     training["before_to_disk"] = None  # thresholds are chosen once, at the end
     limit_time(training, settings["minutes"], settings["cpu_clock"])
     name = f"{settings['system']}_seed{settings['seed']}"
-    settings["config"] = _digest([config.to_str().encode("utf8")])
+    paths = dict.fromkeys(config["paths"])  # of the files the contents count
+    settings["config"] = _digest([config.merge({"paths": paths}).to_str().encode("utf8")])
     return Task(settings, output / f"{name}.json", config.to_str())

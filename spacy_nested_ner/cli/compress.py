@@ -13,7 +13,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, print_table
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_as_one, read_examples
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def print_report(report: Dict[str, Any]) -> None:
     for row in report["speed"]:
         rates = (f"{row[which]:.1f}" for which in ("before", "after"))
         rows.append((f"docs/s, batch {row['batch_size']} ({row['ratio']:.2f} times)", *rates))
-    msg.table(rows, header=("", "before", "after"), divider=True, aligns=("l", "r", "r"))
+    print_table(rows, header=("", "before", "after"), divider=True, aligns=("l", "r", "r"))
 
 
 def check(report: Dict[str, Any], tolerance: float) -> None:

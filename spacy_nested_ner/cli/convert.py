@@ -12,7 +12,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.options import SpansKeyOpt
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, print_table
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
@@ -238,4 +238,4 @@ def print_report(statistics: "Dict[str, SplitStatistics]") -> None:
     add("left out", [s.dropped.total() for s in splits])
     add_each("", [s.dropped_by_reason() for s in splits])
     aligns = ("l", *("r" for _ in splits))
-    msg.table(rows, header=("", *statistics), divider=True, aligns=aligns)
+    print_table(rows, header=("", *statistics), divider=True, aligns=aligns)

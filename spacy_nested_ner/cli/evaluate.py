@@ -20,13 +20,19 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_arguments, load_pipeline, read_as_one, read_gold
+from spacy_nested_ner.cli.output import failing, print_table
+from spacy_nested_ner.cli.pipelines import (
+    check_arguments,
+    load_pipeline,
+    not_gold,
+    read_as_one,
+    read_gold,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-    from spacy_nested_ner.evaluation.scores.evaluate import Evaluation
+    from spacy_nested_ner.evaluation.scores.report import Run
 
 OutputOpt = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="Write all numbers to this JSON file")
@@ -68,7 +74,6 @@ GROUPS = (
     ("entities in sentence", "by_entities_in_sentence"),
 )
 MOST_LABELS = 20  # of a summary
-MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path
 
 
 def evaluate_cli(
@@ -122,18 +127,31 @@ def evaluate(
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be read or used.
     """
     from spacy_nested_ner.about import __version__
-    from spacy_nested_ner.evaluation.scores.remarks import remarks
+    from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
+    from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks, sets_sentences
     from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
 
-    runs = []
+    runs: List[Run] = []
     pipelines: List[Dict[str, Any]] = []
     warnings = read_as_one(data_path)
     for model, name in zip(models, short_names(models)):
-        found, parts, known, own = _run(model, data_path, spans_key, ents, batch_size, gold_tokens)
+        nlp = load_pipeline(model)
+        docs = read_gold(nlp, data_path)
+        if not runs:
+            warnings += not_gold(docs, data_path)
+        try:
+            found = evaluate_pipeline(
+                nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress
+            )
+        except ValueError as err:
+            raise ValueError(f"{model} on {data_path}: {err}") from err
         runs.append(found.run)
+        parts = list(nlp.pipe_names)
         pipelines.append({"name": name, "model": model, "components": parts, **found.to_dict()})
         about = f"{name}: " if len(models) > 1 else ""
-        warnings += [about + remark for remark in remarks(pipelines[-1], spans_key, known, own)]
+        known = [] if ents else known_labels(nlp, spans_key)
+        more = remarks(pipelines[-1], spans_key, known, sets_sentences(nlp))
+        warnings += [about + remark for remark in more]
     return {
         "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
         "pipelines": pipelines,
@@ -141,28 +159,6 @@ def evaluate(
         "warnings": warnings,
         "spacy_nested_ner": __version__,
     }
-
-
-def _run(
-    model: str,
-    data_path: Path,
-    spans_key: str,
-    ents: bool,
-    batch_size: Optional[int],
-    gold_tokens: bool,
-) -> "Tuple[Evaluation, List[str], List[str], bool]":
-    """What it predicts, its components, the labels that it knows, whether it sets sentences."""
-    from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
-    from spacy_nested_ner.evaluation.scores.remarks import known_labels, sets_sentences
-
-    nlp = load_pipeline(model)
-    docs = read_gold(nlp, data_path)
-    try:
-        found = evaluate_pipeline(nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress)
-    except ValueError as err:
-        raise ValueError(f"{model} on {data_path}: {err}") from err
-    known = [] if ents else known_labels(nlp, spans_key)
-    return found, list(nlp.pipe_names), known, sets_sentences(nlp)
 
 
 def _progress(docs: "Iterator[Doc]", total: int, what: str) -> "Iterable[Doc]":
@@ -292,7 +288,7 @@ def _table(
     else:
         title = f"F by {title}"
     header = (title, *columns, "gold")
-    _print_table(body, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+    print_table(body, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
 
 
 def _dig(values: Dict[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
@@ -318,7 +314,7 @@ def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]
             if each["predicted"]
         ]
         header = (heading, "predicted", "mean score", "precision")
-        _print_table(bins, header=header, divider=True, aligns=tuple("lrrr"))
+        print_table(bins, header=header, divider=True, aligns=tuple("lrrr"))
     coverages = [each["coverage"] for each in known[0][1]["precision_at_coverage"]]
     rows = [
         (
@@ -328,7 +324,7 @@ def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]
         for i, coverage in enumerate(coverages)
     ]
     columns = ("precision at coverage", *(name for name, _ in known))
-    _print_table(rows, header=columns, divider=True, aligns=("l", *"r" * len(known)))
+    print_table(rows, header=columns, divider=True, aligns=("l", *"r" * len(known)))
 
 
 def _print_thresholds(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
@@ -336,13 +332,14 @@ def _print_thresholds(names: Sequence[str], pipelines: Sequence[Dict[str, Any]])
     for name, pipeline in zip(names, pipelines):
         for each in pipeline["thresholds"]:
             component = each["component"] if len(names) == 1 else f"{name}: {each['component']}"
-            own = "none" if each["threshold"] is None else f"{each['threshold']:g}"
+            own = "none" if each["threshold"] is None else f"{each['threshold']:.9g}"
             best = each["best"] or {"threshold": None, "f": None}
-            there = "-" if best["threshold"] is None else f"{best['threshold']:.4g}"
+            there = "-" if best["threshold"] is None else f"{best['threshold']:.9g}"
             rows.append((component, own, _percent(each["f"]), there, _percent(best["f"])))
     if rows:
         header = ("component", "threshold", "F", "best on this data", "F there")
-        _print_table(rows, header=header, divider=True, aligns=tuple("lrrrr"))
+        print_table(rows, header=header, divider=True, aligns=tuple("lrrrr"))
+    if any(each["best"] for pipeline in pipelines for each in pipeline["thresholds"]):
         msg.text("The best threshold is tuned on this data: F there is too good for other data.")
 
 
@@ -356,7 +353,7 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
         ("words per second", *(f"{p['speed']['words_per_second'] or 0:,.0f}" for p in pipelines)),
     ]
     rows = rows if verbose else rows[2:]
-    _print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
+    print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
 
 
 def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str:
@@ -372,7 +369,7 @@ def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
         (name, *(_interval(each[measure]) for measure in ("f", "macro_f")))
         for name, each in zip(names, drawn["intervals"])
     ]
-    _print_table(rows, header=(level, "micro F", "macro F"), divider=True, aligns=tuple("lrr"))
+    print_table(rows, header=(level, "micro F", "macro F"), divider=True, aligns=tuple("lrr"))
     rows = [
         (
             f"{names[each['to']]} - {names[each['from']]}",
@@ -384,11 +381,7 @@ def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
     ]
     if rows:
         header = ("difference of micro F", "", level, "better in")
-        _print_table(rows, header=header, divider=True, aligns=tuple("lrrr"))
-
-
-def _print_table(rows: Sequence[Sequence[str]], **settings: Any) -> None:
-    msg.table(rows, max_col=MAX_COLUMN, **settings)
+        print_table(rows, header=header, divider=True, aligns=tuple("lrrr"))
 
 
 def _interval(edges: Sequence[float], sign: str = "") -> str:

@@ -10,8 +10,8 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import blank_pipeline, read_as_one, read_examples
+from spacy_nested_ner.cli.output import failing, print_table
+from spacy_nested_ner.cli.pipelines import blank_pipeline, not_gold, read_as_one, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -103,6 +103,8 @@ def inspect(
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
+    if dev_path is not None:
+        report["warnings"] += not_gold([eg.reference for eg in examples], dev_path)
     for path in filter(None, (dev_path, train_path)):
         report["warnings"][:0] = read_as_one(path)
     data = {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key}
@@ -180,7 +182,7 @@ def _counts(splits: Mapping[str, Mapping[str, Any]]) -> None:
     rows = [
         (name.replace("_", " "), *(str(each[name]) for each in splits.values())) for name in names
     ]
-    msg.table(rows, header=("", *splits), divider=True, aligns=("l", *"r" * len(splits)))
+    print_table(rows, header=("", *splits), divider=True, aligns=("l", *"r" * len(splits)))
 
 
 def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
@@ -190,7 +192,9 @@ def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
     if all(key.isdecimal() for key in keys):
         keys.sort(key=int)
     rows = [(key, *(str(counts.get(key, 0)) for counts in columns.values())) for key in keys]
-    msg.table(_cut(rows), header=(title, *columns), divider=True, aligns=("l", *"r" * len(columns)))
+    print_table(
+        _cut(rows), header=(title, *columns), divider=True, aligns=("l", *"r" * len(columns))
+    )
 
 
 def _cut(rows: List[Tuple[str, ...]]) -> List[Tuple[str, ...]]:
@@ -207,7 +211,7 @@ def _lengths(by_label: Mapping[str, Mapping[str, float]]) -> None:
         for label, each in by_label.items()
     ]
     header = ("words by label (train)", "mean", *percentiles)
-    msg.table(_cut(rows), header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+    print_table(_cut(rows), header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
 
 
 def _tokens(split: str, found: Mapping[str, Any]) -> None:
@@ -230,4 +234,4 @@ def _limits(rows: List[Mapping[str, Any]]) -> None:
             (row["component"], row["limit"], fullest, str(row["entities_over"]), str(other))
         )
     header = ("component", "limit", "fullest sentence", "entities over", "of other length")
-    msg.table(body, header=header, divider=True, aligns=tuple("llrrr"))
+    print_table(body, header=header, divider=True, aligns=tuple("llrrr"))

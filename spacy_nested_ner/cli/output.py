@@ -6,9 +6,11 @@ import os
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 from wasabi import msg
+
+MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path or label
 
 
 @contextmanager
@@ -37,6 +39,11 @@ def failing(what: str) -> Iterator[None]:
         msg.fail(what, f"There is not enough memory. {err}", exits=1)
     except (ValueError, ImportError, OSError) as err:
         msg.fail(what, str(err), exits=1)
+
+
+def print_table(rows: Sequence[Sequence[str]], **settings: Any) -> None:
+    """A table whose rows stay in line, see wasabi's `table`."""
+    msg.table(rows, max_col=MAX_COLUMN, **settings)
 
 
 def _sentence(message: Any, *_: Any, **__: Any) -> str:

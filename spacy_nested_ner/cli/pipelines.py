@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -59,6 +59,19 @@ def read_as_one(data_path: Path) -> List[str]:
         return []
     return [
         f"{data_path} holds {', '.join(splits)}, which are read as one. Give the file you mean."
+    ]
+
+
+def not_gold(docs: Sequence[Doc], data_path: Path) -> List[str]:
+    """A warning if the spans have weights, as those of `nested-ner teach`."""
+    from spacy_nested_ner.pipeline.gold import WEIGHTS
+
+    taught = sum(any(WEIGHTS in group.attrs for group in doc.spans.values()) for doc in docs)
+    if not taught:
+        return []
+    return [
+        f"{taught} docs of {data_path} have spans with {WEIGHTS}, as 'nested-ner teach' writes "
+        "them: they are what a pipeline found, not gold annotation."
     ]
 
 
@@ -196,6 +209,19 @@ def read_examples(nlp: Language, data_path: Path) -> List[Example]:
     Raises ValueError as `read_gold` and `as_examples`.
     """
     return as_examples(nlp, read_gold(nlp, data_path), data_path)
+
+
+def raw_examples(nlp: Language, docs: Sequence[Doc], data_path: Path) -> Tuple[List[Example], int]:
+    """Examples whose predicted docs are made of the raw texts, and of how many docs only the words
+    are known: if of any, see `as_examples`, which are on the tokens of the data."""
+    from spacy.training import Example
+
+    from spacy_nested_ner.evaluation.scores.raw_text import raw_doc, raw_text
+
+    unknown = sum(raw_text(doc) is None for doc in docs)
+    if unknown:
+        return as_examples(nlp, docs, data_path), unknown
+    return [Example(raw_doc(nlp, doc), doc) for doc in docs], 0
 
 
 def as_examples(nlp: Language, docs: Sequence[Doc], data_path: Path) -> List[Example]:

@@ -11,9 +11,10 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import (
-    as_examples,
     check_arguments,
     load_pipeline,
+    not_gold,
+    raw_examples,
     read_as_one,
     read_gold,
 )
@@ -48,14 +49,12 @@ def threshold_cli(
     the thresholds are only shown.
     """
     from spacy.cli._util import setup_gpu
-    from spacy.training import Example
 
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         describe,
         fit_thresholds,
         with_thresholds,
     )
-    from spacy_nested_ner.evaluation.scores.raw_text import raw_doc, raw_text
     from spacy_nested_ner.files import written_folder
 
     with failing("Cannot choose thresholds."):
@@ -65,15 +64,14 @@ def threshold_cli(
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
         gold = read_gold(nlp, data_path)[: limit or None]
-        unknown = sum(raw_text(doc) is None for doc in gold)
+        for warning in not_gold(gold, data_path):
+            msg.warn(warning)
+        examples, unknown = raw_examples(nlp, gold, data_path)
         if unknown:
             msg.warn(
                 f"The texts of {unknown} docs are not known, only their words: the thresholds are "
                 "those for the tokens of the data."
             )
-            examples = as_examples(nlp, gold, data_path)
-        else:
-            examples = [Example(raw_doc(nlp, doc), doc) for doc in gold]
         fits, reasons = fit_thresholds(nlp, examples)
         if not fits:
             why = " ".join(f"'{name}': {reason}." for name, reason in reasons.items())

@@ -10,7 +10,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
+from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, raw_examples, read_gold
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -67,8 +67,12 @@ def visualize_cli(
         check_data(data_path)
         scores, source = read_scores(scores_path, spans_key) if scores_path else (None, None)
         nlp = load_pipeline(model)
-        comparisons = predict(nlp, data_path, spans_key, limit, seed)
-        facts = {"data": str(data_path), "spans key": spans_key}
+        comparisons, source_of_tokens = predict(nlp, data_path, spans_key, limit, seed)
+        facts = {
+            "data": str(data_path),
+            "spans key": spans_key,
+            "predicted from": source_of_tokens,
+        }
         known = known_labels(nlp, spans_key)
         page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores, known)
         with written_together([output_path]) as drafts:
@@ -85,8 +89,9 @@ def visualize_cli(
 
 def predict(
     nlp: "Language", data_path: Path, spans_key: str, limit: int, seed: int
-) -> "List[Comparison]":
-    """Choose docs, run the pipeline on them, compare.
+) -> "Tuple[List[Comparison], str]":
+    """Choose docs, run the pipeline on them, compare; and what it was run on: raw text, or the
+    tokens of the data where the texts are not known.
 
     Raises ValueError, with file and remedy, if the data cannot be read, has no gold entities under
     `spans_key`, or the pipeline predicts under other keys only.
@@ -95,7 +100,7 @@ def predict(
 
     from spacy_nested_ner.evaluation.page.page import choose_examples, compare
 
-    gold = read_examples(nlp, data_path)
+    gold, unknown = raw_examples(nlp, read_gold(nlp, data_path), data_path)
     try:
         examples = choose_examples(gold, limit, spans_key, seed)
     except ValueError as err:
@@ -111,7 +116,8 @@ def predict(
             "predicted entities have to be under the same one."
         )
     pairs = zip(examples, predicted)
-    return [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
+    found = [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
+    return found, "the tokens of the data" if unknown else "raw text"
 
 
 def read_scores(

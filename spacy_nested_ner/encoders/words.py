@@ -31,12 +31,20 @@ class EncodedWords(NamedTuple):
 def encode_words(
     tok2vec: Tok2VecModel, docs: List[Doc], width: int, is_train: bool
 ) -> EncodedWords:
-    """Run a tok2vec. width: of the result where there is no word at all."""
+    """Run a tok2vec. width: of the vectors, 0 if it is not known yet.
+
+    Raises ValueError for vectors of another width.
+    """
     with _in_turn(tok2vec, is_train):
         vectors, backprop = tok2vec(docs, is_train)
     # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
     real = [array for array in vectors if array.shape[0]]
     flat = tok2vec.ops.flatten(real) if real else tok2vec.ops.alloc2f(0, width)
+    if width and flat.shape[1] != width:
+        raise ValueError(
+            f"the encoder gives vectors of {flat.shape[1]} numbers and was expected to give "
+            f"{width}: a listener's width must be that of the tok2vec it listens to"
+        )
     words = to_torch(flat, is_train)
     lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths

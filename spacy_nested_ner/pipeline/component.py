@@ -4,6 +4,7 @@ import math
 import os
 from functools import partial
 from itertools import islice
+from numbers import Integral
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -170,7 +171,9 @@ class NestedNER(SavedPipe):
                     else "the list of labels given to initialize is empty"
                 )
             )
-        if found.docs and self.key not in found.docs:
+        # Without examples spaCy gives one of its own.
+        annotated = bool(found.docs) or (labels is not None and found.total > 1)
+        if annotated and self.key not in found.docs:
             self._warn_once("key", found.problem(self.key))
         elif missing := found.without_key(self.key):
             self._warn_once("missing", missing)
@@ -222,6 +225,18 @@ class NestedNER(SavedPipe):
         self._settings()
         self.options(**options)
 
+    def _check_ready(self) -> None:
+        """Raise ValueError for a pipe without weights, and for what was set by hand since."""
+        if not head_shim(self.model).is_built:
+            raise ValueError(
+                self._says("it has no weights yet. Call nlp.initialize, or load a trained pipeline")
+            )
+        self._check_labels("the weights", "Put those back; further ones come by add_label")
+        words = self.model.attrs["batch_words"]
+        if not isinstance(words, Integral) or words < 1:
+            whole = "must be a whole number of at least 1"
+            raise ValueError(self._says(f"model.attrs['batch_words'] {whole}, got {words!r}"))
+
     def predict(self, docs: Iterable[Doc], **options: Any) -> ScoredSpans:
         """Find spans without setting them. options: see `pipe`.
 
@@ -232,8 +247,10 @@ class NestedNER(SavedPipe):
         segments = self.segments(docs)
         if not len(segments.rows):
             return NO_SPANS
+        self._check_ready()
         read = self.as_read(docs, segments.rows)
-        spans = self.model.predict(HeadInput(read.docs, read.rows, options=chosen)).spans
+        with self._named():
+            spans = self.model.predict(HeadInput(read.docs, read.rows, options=chosen)).spans
         if not np.isfinite(spans.score).all():
             raise ValueError(
                 self._says(
@@ -315,15 +332,17 @@ class NestedNER(SavedPipe):
         return [Span(doc, s, e, label=self.cfg["labels"][label]) for s, e, label in zip(*columns)]
 
     def _report_replaced(self, doc: Doc) -> None:
-        """Warn if another component of this kind has written under the same key."""
-        if self.key in doc.spans:
-            other = doc.spans[self.key].attrs.get(WRITTEN_BY, self.name)
-            if other != self.name:
-                self._warn_once(
-                    "replaced",
-                    f"it replaces the spans that a component '{other}' has set under spans_key "
-                    f"'{self.key}'. If both are in this pipeline, give each a spans_key of its own",
-                )
+        """Warn of spans under the same key that are not of this component."""
+        group = doc.spans.get(self.key)
+        writer = None if group is None else group.attrs.get(WRITTEN_BY)
+        if writer == self.name or (writer is None and not group):
+            return
+        whose = "that a doc came with" if writer is None else f"of a component '{writer}'"
+        self._warn_once(
+            "replaced",
+            f"it replaces spans {whose} under spans_key '{self.key}'. If another component of this "
+            "pipeline has set them, give each a spans_key of its own",
+        )
 
     def pipe(
         self, stream: Iterable[Doc], *, batch_size: int = 128, **options: Any
@@ -383,6 +402,7 @@ class NestedNER(SavedPipe):
         size, segments = self._settings().adversarial, self._segments_as_given(docs)
         if not len(segments.rows):
             return losses
+        self._check_ready()
         set_dropout_rate(self.model, drop)
         with self._named():
             feed_listeners(self.model, docs)
@@ -395,7 +415,8 @@ class NestedNER(SavedPipe):
 
     def _learn(self, batch: HeadInput) -> float:
         """Add the gradients of a batch; its loss."""
-        output, backprop = self.model.begin_update(batch)
+        with self._named():
+            output, backprop = self.model.begin_update(batch)
         loss = sum(output.losses.values())
         self._check_loss(loss, output.losses)
         backprop(output)
@@ -411,7 +432,8 @@ class NestedNER(SavedPipe):
     def get_loss(self, examples: Iterable[Example], scores: Any) -> Tuple[float, Any]:
         """Mean loss of the examples without dropout and without learning.
 
-        scores is ignored: the gold entities take part in the head's forward pass.
+        What a head draws at random, such as noise, is the same at each call. scores is ignored: the
+        gold entities take part in the head's forward pass.
         RETURNS (Tuple[float, None]): The loss; there is no gradient to hand on.
         """
         examples = list(examples)
@@ -419,14 +441,18 @@ class NestedNER(SavedPipe):
         segments = self._segments_as_given(docs)
         if not len(segments.rows):
             return 0.0, None
+        self._check_ready()
         gold = self._gold(examples, segments)
-        output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
+        with torch.random.fork_rng():  # a training around it goes on as without it
+            torch.manual_seed(0)
+            output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
         return sum(output.losses.values()), None
 
     def _gold(
         self, examples: List[Example], segments: Segments, draw: bool = False
     ) -> List[List[GoldEntity]]:
-        gold = self._place(examples, segments.rows, draw)
+        with self._named():
+            gold = self._place(examples, segments.rows, draw)
         self._warn_lost(gold.lost, "this batch")
         if elsewhere := gold_elsewhere(examples, self.key):
             self._warn_once("missing", elsewhere)

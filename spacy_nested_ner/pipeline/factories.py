@@ -9,7 +9,7 @@ from thinc.api import Config, Model
 
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import defaults_of, described, parameters
-from spacy_nested_ner.systems import TABLE, all_systems
+from spacy_nested_ner.systems import TABLE, all_systems, get_system
 from spacy_nested_ner.systems.base import System
 
 # What a package of a pipeline needs that has a pretrained encoder: `spacy package` cannot know.
@@ -44,6 +44,7 @@ def make_factory(system: System) -> Callable[..., Any]:
         from spacy_nested_ner.encoders.pretrained import needs_transformers
         from spacy_nested_ner.pipeline.component import NestedNER
 
+        check_model(name, system, model)
         if needs_transformers(model):
             required = nlp.meta.setdefault("requirements", [])
             if WITH_TRANSFORMERS not in required:
@@ -70,6 +71,21 @@ def make_factory(system: System) -> Callable[..., Any]:
         },
         default_score_weights=SCORE_WEIGHTS,
         func=make,
+    )
+
+
+def check_model(name: str, system: System, model: Model) -> None:
+    """Raise ValueError if a model is not that of the system of the factory."""
+    found = model.attrs.get("system")
+    if found == system.name:
+        return
+    problem = f"factory '{system.factory}' takes the model {system.registered}"
+    if found not in TABLE:
+        raise ValueError(f"Component '{name}': {problem}, got the model '{model.name}'.")
+    other = get_system(found)
+    raise ValueError(
+        f"Component '{name}': {problem}, got {other.registered}. Take factory '{other.factory}' or "
+        "the other model."
     )
 
 

@@ -33,6 +33,12 @@ LOST_REMEDY = {
 }
 
 
+DROPPED = (
+    "spaCy's corpus reader drops all spans where it cuts docs: set its max_length to 0 and "
+    "gold_preproc to false"
+)
+
+
 class GoldKeys(NamedTuple):
     """What the references of some examples hold.
 
@@ -48,7 +54,9 @@ class GoldKeys(NamedTuple):
         """Why there is nothing to learn under a key, and what to do about it."""
         if spans_key in self.docs:
             return f"the training docs have no entity under spans_key '{spans_key}'"
-        have = ", ".join(f"'{key}'" for key in sorted(self.docs)) or "no spans at all"
+        if not self.docs:
+            return f"no training doc has spans. {DROPPED}"
+        have = ", ".join(f"'{key}'" for key in sorted(self.docs))
         return (
             f"no training doc has spans under spans_key '{spans_key}'; the docs have {have}. Set "
             "spans_key to the key of your annotation"
@@ -63,8 +71,7 @@ class GoldKeys(NamedTuple):
         return (
             f"{count} of {self.total} training docs have no doc.spans['{spans_key}']. They are "
             "learned from as texts without entities. Give those an empty group, and leave out docs "
-            "that are not annotated. spaCy's corpus reader drops all spans where it cuts docs: set "
-            "its max_length to 0 and gold_preproc to false"
+            f"that are not annotated. {DROPPED}"
         )
 
 

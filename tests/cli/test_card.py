@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import srsly
 from spacy.cli.package import package
 from spacy.tokens import DocBin
 
+from spacy_nested_ner.evaluation.scores import card
 from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline, train
 
@@ -82,6 +84,23 @@ def test_a_copy_has_the_card(folder):
     )
 
 
+def test_scores_of_a_package(folder, monkeypatch):
+    """They are of the folder that the package was made of, not of a copy with another threshold."""
+    model, metrics = folder / "model", folder / "metrics.json"
+    package = srsly.read_json(metrics)
+    package["pipelines"][0]["model"] = "en_pipeline"  # its language and name
+    srsly.write_json(folder / "package.json", package)
+    write = ("card", model, folder / "package.json", "--output", folder / "carded")
+    assert "has scores of en_pipeline. If that is not" in run(*write)
+    installed = folder / "installed" / "en_pipeline-0.0.0"
+    shutil.copytree(model, installed)
+    monkeypatch.setattr(card, "is_package", lambda name: name == "en_pipeline")
+    monkeypatch.setattr(card, "get_package_path", lambda name: installed.parent)
+    assert "has scores of" not in run(*write)
+    (installed / "config.cfg").write_text("[nlp]\n", encoding="utf8")
+    assert "has scores of en_pipeline" in run(*write)
+
+
 def test_scores_of_another_pipeline(folder):
     model, metrics = folder / "model", folder / "metrics.json"
     before = (model / "meta.json").read_bytes()
@@ -91,9 +110,7 @@ def test_scores_of_another_pipeline(folder):
     assert f"has scores of {model}. If that is not {folder / 'same'}, evaluate" in printed
     assert "### Test scores" in srsly.read_json(moved / "meta.json")["notes"]
     package = srsly.read_json(metrics)
-    package["pipelines"][0]["model"] = "en_pipeline"  # its language and name
-    srsly.write_json(folder / "package.json", package)
-    assert "⚠" not in run("card", moved, folder / "package.json")
+    package["pipelines"][0]["model"] = str(moved)
     strict = package["pipelines"][0]["strict"]
     scores = next(iter(strict["by_label"].values()))
     strict["by_label"] = {"gene|protein": scores}

@@ -60,8 +60,35 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     # What is there is not made again, and not taken for what it is not.
     again = run(corpus, output, *options)
     assert again.count("done already") == 2 and again.endswith(printed[printed.index("| system") :])
+    shutil.copytree(corpus, tmp_path / "moved")
+    assert run(tmp_path / "moved", output, *options).count("done already") == 2
     other = run(corpus, output, *systems, "--minutes", 1, code=1)
     assert "was measured with minutes 0.02, cpu_clock True" in other
+
+
+def test_the_pipeline_is_one_of_the_system_that_is_named(corpus, tmp_path, monkeypatch) -> None:
+    """The best in the mean of the seeds, though another has the best training."""
+    f1 = {"locate_and_label_ner": (0.70, 0.72), "spancat": (0.60, 0.75)}
+
+    def train_each(tasks, *_, **__):
+        training = {"steps": 2, "minutes": 1, "cpu_minutes": 1, "curve": [[0, 0.0]], "peak_mib": 1}
+        return [
+            {
+                "settings": task.settings,
+                "training": training,
+                "f1": 0.5,
+                "f1_tuned": f1[task.settings["system"]][task.settings["seed"]],
+                "threshold_tuned": 0.5,
+                "words_per_second": 9.0,
+            }
+            for task in tasks
+        ]
+
+    monkeypatch.setattr(trainings, "train_each", train_each)
+    systems = ("--system", "spancat", "--system", "locate_and_label_ner")
+    printed = run(corpus, tmp_path / "out", *systems, "--seed", 0, "--seed", 1)
+    assert "Best: locate_and_label_ner, F1 71.0" in printed
+    assert printed.endswith(str(tmp_path / "out" / "locate_and_label_ner_seed0" / "model"))
 
 
 def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None:

@@ -8,7 +8,7 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from typer.testing import CliRunner
 
-from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.cli import evaluate, nested_ner_cli
 from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline
 
@@ -93,7 +93,28 @@ def test_a_threshold_is_shown_beside_the_best(tmp_path):
     DocBin(docs=references).to_disk(tmp_path / "gold.spacy")
     printed = run("evaluate", tmp_path / "model", tmp_path / "gold.spacy")
     assert "component threshold F best on this data F there" in printed and "ner 0.5" in printed
-    assert "tuned on this data" in printed
+    assert "tuned on this data" not in printed  # nothing that it finds is right
+
+
+def test_thresholds_are_printed_as_they_are(capsys):
+    """Among scores near 1 a rounded threshold is another one."""
+    best = {"threshold": 0.99999994, "f": 0.8}
+    each = {"component": "ner", "threshold": 0.5, "f": 0.5, "best": best}
+    evaluate._print_thresholds(["a"], [{"thresholds": [each]}])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "ner 0.5 50.00 0.99999994 80.00" in printed and "tuned on this data" in printed
+
+
+def test_what_teach_wrote_is_no_gold(tmp_path):
+    nlp = make_pipeline("piqn_ner")
+    nlp.to_disk(tmp_path / "model")
+    doc = next(iter(make_examples(nlp))).reference
+    doc.spans["sc"].attrs["weights"] = [0.1] * len(doc.spans["sc"])
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "taught.spacy")
+    for command in (("evaluate",), ("inspect", tmp_path / "taught.spacy")):
+        paths = [tmp_path / "model"] if len(command) == 1 else []
+        printed = run(*command, *paths, tmp_path / "taught.spacy")
+        assert "have spans with weights" in printed and "not gold annotation" in printed
 
 
 def test_evaluate_and_compare(folder, tmp_path):

@@ -28,6 +28,12 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     settings = {"minutes": 20, "clock": "cpu"}
     with pytest.raises(ValueError, match=r"b_seed0\.json was measured with minutes 5\. Give"):
         train_each([Task(settings, new), Task(settings, old)], die, print)
+    # Of files the contents count, where they were read.
+    read = {"train": "a.spacy", "data": "1", "minutes": 5}
+    srsly.write_json(new, {"settings": read})
+    assert len(train_each([Task({**read, "train": "b.spacy"}, new)], die, print)) == 1
+    with pytest.raises(ValueError, match=r"a_seed0\.json was measured with data 1\. Give"):
+        train_each([Task({**read, "data": "2"}, new)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
 

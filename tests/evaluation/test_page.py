@@ -130,6 +130,8 @@ def test_a_doc_is_cut_into_sentences_where_nothing_is_cut_through():
     assert third.predicted == [Mark(1, 2, "A", "wrong boundary", 2)]
     found.spans["sc"] = [Span(found, 1, 3, "A")]  # spans the first two sentences
     assert [len(c.words) for c in compare(gold, found)] == [3, 3]
+    found = Doc(NLP.vocab, words=["a", "b", "cdef"])  # nothing begins behind the last token
+    assert [len(c.words) for c in compare(gold, found)] == [2, 4]
 
 
 @settings(max_examples=40, deadline=None)

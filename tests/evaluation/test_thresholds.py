@@ -60,6 +60,13 @@ def test_equal_scores_are_all_kept():
     assert choice.threshold == 0.51
 
 
+def test_a_score_is_reached_by_itself_as_it_is_printed():
+    """Components compare in float32: the eighth digit of a score decides nothing."""
+    score = float(np.float32(0.99559635))
+    assert score < 0.99559635
+    assert f_at(table_with([score], [True]), 0.99559635) == 1
+
+
 graded = st.lists(st.tuples(st.integers(1, 19), st.booleans()), min_size=1, max_size=12)
 
 

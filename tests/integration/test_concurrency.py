@@ -81,7 +81,7 @@ def test_two_components_predict_what_each_predicts_alone(tmp_path, shared: bool)
 def test_of_two_components_with_one_key_the_last_one_stands(tmp_path) -> None:
     make_two(["sc", "sc"], shared=True).to_disk(tmp_path)
     nlp = spacy.load(tmp_path)
-    with pytest.warns(UserWarning, match=f"replaces the spans .*'{FACTORIES[0]}'") as caught:
+    with pytest.warns(UserWarning, match=f"replaces spans .*'{FACTORIES[0]}'") as caught:
         together = found_in(nlp, docs_of(nlp))
     assert len(caught) == 1
     with warnings.catch_warnings():

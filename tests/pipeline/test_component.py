@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 import spacy
 import srsly
+import torch
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from thinc.api import Config
 
 from spacy_nested_ner.model import head_model
 from spacy_nested_ner.model.head_model import head_shim
 from spacy_nested_ner.model.types import system_of
 from spacy_nested_ner.pipeline import component
+from spacy_nested_ner.pipeline.factories import MODEL
 from spacy_nested_ner.training.optimizer import AdamW
 from spacy_nested_ner.training.schedules import warmup_linear
 from tests.conftest import (
@@ -309,6 +312,107 @@ def test_docs_without_tokens_train(make) -> None:
 def test_gold_under_another_key_is_an_error_that_names_the_keys() -> None:
     with pytest.raises(ValueError, match=r"'ner'.*'sc'.*'mine'"):
         make_pipeline(examples=lambda nlp: make_examples(nlp, spans_key="mine"))
+
+
+def test_all_spans_dropped_by_the_reader_warn() -> None:
+    """Labels from a file and `gold_preproc`: nothing else would tell."""
+    nlp = make_pipeline(examples=None)
+    pipe = nlp.get_pipe("ner")
+    data = [Example.from_dict(nlp.make_doc(text), {}) for text, _ in SENTENCES]
+    with pytest.warns(UserWarning, match="no training doc has spans.* gold_preproc to false"):
+        pipe.initialize(lambda: data, nlp=nlp, labels=["GPE"])
+    with pytest.raises(ValueError, match=r"'ner'.*no training doc has spans.* gold_preproc"):
+        make_pipeline(examples=lambda nlp: data)
+    nlp = make_pipeline(examples=None)
+    nlp.get_pipe("ner").add_label("GPE")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.initialize()
+
+
+def test_the_loss_of_examples_is_one_and_leaves_training_alone(make) -> None:
+    losses = []
+    for asked in (False, True):
+        nlp = make()
+        pipe, data, sgd = nlp.get_pipe("ner"), make_examples(nlp), nlp.create_optimizer()
+        torch.manual_seed(0)
+        if asked:
+            assert pipe.get_loss(data, None) == pipe.get_loss(data, None)
+        losses.append([nlp.update(data, sgd=sgd)["ner"] for _ in range(2)])
+    assert losses[0] == losses[1]
+
+
+def test_without_weights_the_remedy_is_told(make) -> None:
+    nlp = make(examples=None)
+    pipe, data = nlp.get_pipe("ner"), make_examples(nlp)
+    for call in (
+        lambda: nlp(SENTENCES[0][0]),
+        lambda: pipe.update(data),
+        lambda: pipe.get_loss(data, None),
+    ):
+        with pytest.raises(ValueError, match=r"'ner': it has no weights yet\. Call nlp.initialize"):
+            call()
+
+
+def test_what_was_set_by_hand_is_checked() -> None:
+    nlp = make_pipeline()
+    pipe, data = nlp.get_pipe("ner"), make_examples(nlp)
+    pipe.cfg["labels"].reverse()
+    for call in (lambda: nlp(SENTENCES[0][0]), lambda: pipe.update(data)):
+        with pytest.raises(ValueError, match=r"'ner': the weights were trained for .* add_label"):
+            call()
+    pipe.cfg["labels"].reverse()
+    for wrong in (0, 2.5, None, "x"):
+        pipe.model.attrs["batch_words"] = wrong
+        with pytest.raises(ValueError, match=r"'ner': model.attrs\['batch_words'\] must be"):
+            nlp(SENTENCES[0][0])
+    pipe.model.attrs["batch_words"] = 1
+    assert len(nlp(SENTENCES[0][0]))
+
+
+def test_spans_of_another_component_are_not_replaced_in_silence() -> None:
+    nlp = make_pipeline()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        doc = nlp(SENTENCES[0][0])
+        nlp.get_pipe("ner")(doc)  # its own
+    ruler = nlp.add_pipe("span_ruler", first=True, config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "A", "pattern": SENTENCES[0][0].split()[0]}])
+    with pytest.warns(
+        UserWarning, match=r"'ner': it replaces spans that a doc came with"
+    ) as caught:
+        for _ in range(2):
+            nlp(SENTENCES[0][0])
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    "factory, architecture, problem",
+    [
+        ("proposer_regressor_ner", "spacy_nested_ner.PIQN.v1", "Take factory 'piqn_ner'"),
+        ("piqn_ner", "spacy_nested_ner.LocateAndLabel.v1", "Take factory 'locate_and_label_ner'"),
+        ("piqn_ner", "spacy.HashEmbedCNN.v2", "got the model"),
+    ],
+)
+def test_a_model_of_another_system_is_refused(factory, architecture, problem) -> None:
+    encoder: Any = Config().from_str(MODEL.format(architecture=architecture))["model"]["tok2vec"]
+    model = {"@architectures": architecture, "tok2vec": encoder}
+    if architecture == encoder["@architectures"]:
+        model = encoder
+    with pytest.raises(ValueError, match=f"'x': factory '{factory}' takes .*{problem}"):
+        spacy.blank("en").add_pipe(factory, name="x", config={"model": model})
+
+
+def test_a_listener_of_another_width_is_named() -> None:
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 64}
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec")  # 96 wide
+    nlp.add_pipe("piqn_ner", name="ner", config={"model": {"tok2vec": listener}})
+    data = make_examples(nlp)
+    nlp.initialize(lambda: data)
+    for call in (lambda: nlp(SENTENCES[0][0]), lambda: nlp.update(data)):
+        with pytest.raises(ValueError, match=r"'ner': the encoder gives vectors of 96 .* give 64"):
+            call()
 
 
 def test_given_labels_with_another_key_warn() -> None:

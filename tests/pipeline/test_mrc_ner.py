@@ -142,6 +142,12 @@ def assert_same(nlp: Language, other: Language) -> None:
         assert scores_of(a) == pytest.approx(scores_of(c), abs=1e-5)
 
 
+def test_a_question_is_a_text(asked) -> None:
+    for question, problem in ((3, "must be a text, got 3"), (" ", "is empty")):
+        with pytest.raises(ValueError, match=f"'ner': the question for 'ORG' {problem}"):
+            copy_of(asked).get_pipe("ner").add_label("ORG", question=question)
+
+
 def test_a_label_without_a_question_is_told(asked) -> None:
     pipe = copy_of(asked).get_pipe("ner")
     with pytest.warns(UserWarning, match=r"label\(s\) TOWN.*'Which town is mentioned"):

@@ -164,7 +164,11 @@ def _parts(
             crossed[start + 1 : end] += 1
         cuts += [t.i for t in gold_doc if t.is_sent_start and t.i and not crossed[starts[t.i]]]
     other = np.searchsorted(other_starts, starts[cuts]) if len(starts) else np.zeros(1, np.int64)
-    fits = [i == 0 or other_starts[o] == starts[i] for i, o in zip(cuts, other.tolist())]
+    # Behind the last of the other starts is the inside of a token.
+    fits = [
+        i == 0 or (o < len(other_starts) and other_starts[o] == starts[i])
+        for i, o in zip(cuts, other.tolist())
+    ]
     ends = [(i, o) for i, o, fit in zip(cuts, other.tolist(), fits) if fit]
     for (first, low), (last, high) in pairwise([*ends, (len(gold_doc), len(predicted_doc))]):
         yield first, last, low, high

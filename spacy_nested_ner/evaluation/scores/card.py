@@ -6,9 +6,11 @@ which hold what is told here.
 
 from __future__ import annotations
 
+import filecmp
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from spacy.util import get_package_path, is_package
 from wasabi import MarkdownRenderer
 
 from spacy_nested_ner.evaluation.scores.metrics import PRF
@@ -61,7 +63,9 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
     """
     (scores,) = report["pipelines"]
     package = f"{meta.get('lang')}_{meta.get('name')}"
-    if scores["model"] == package or Path(scores["model"]).resolve() == model.resolve():
+    if scores["model"] == package and _is_packaged(model, package, meta):
+        return True
+    if Path(scores["model"]).resolve() == model.resolve():
         return True
     labels = {label for each in meta.get("labels", {}).values() for label in each}
     scored = scores["strict"]["by_label"]
@@ -71,6 +75,21 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
             "Evaluate it."
         )
     return False
+
+
+def _is_packaged(model: Path, package: str, meta: Mapping[str, Any]) -> bool:
+    """Whether a package is installed that was made of this folder: all its files are the same, but
+    for the card itself."""
+    if not is_package(package):
+        return False
+    installed = get_package_path(package) / f"{package}-{meta.get('version')}"
+    files = [
+        path.relative_to(model)
+        for path in model.rglob("*")
+        if path.is_file() and path.name not in ("meta.json", "README.md")
+    ]
+    same, _, _ = filecmp.cmpfiles(model, installed, map(str, files), shallow=False)
+    return len(same) == len(files)
 
 
 def check_about(about: Mapping[str, Any], name: str) -> None:

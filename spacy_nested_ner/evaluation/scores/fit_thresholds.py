@@ -42,10 +42,10 @@ class Fit(NamedTuple):
 def describe(fit: Fit) -> str:
     """A fit in words, scores in percent."""
     if fit.threshold == fit.old_threshold:
-        return f"threshold {fit.threshold:g} stays, none is better (F {100 * fit.f:.1f})"
-    return (
-        f"threshold {fit.threshold:g} (F {100 * fit.f:.1f}; {100 * fit.old_f:.1f} at "
-        f"{fit.old_threshold:g})"
+        return f"threshold {fit.threshold:.9g} stays, none is better (F {100 * fit.f:.1f})"
+    return (  # nine digits tell all float32 apart
+        f"threshold {fit.threshold:.9g} (F {100 * fit.f:.1f}; {100 * fit.old_f:.1f} at "
+        f"{fit.old_threshold:.9g})"
     )
 
 

@@ -74,11 +74,14 @@ def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str
         reach = "" if lowest is None else f", not even at a threshold of {lowest:g}"
         return f"{nothing}{reach}: component {name!r} has learned nothing yet. {LONGER}"
     best = threshold["best"]
-    gain = f"F is {100 * best['f']:.2f} at {best['threshold']:g}" if best else ""
+    gain = f"F is {100 * best['f']:.2f} at {best['threshold']:.9g}" if best else ""
     remedy = f" Or set a lower threshold: {gain}." if best else " What is below it is wrong."
+    highest = f"{threshold['highest_score']:.2f}"
+    if float(highest) >= threshold["threshold"]:
+        highest = f"{threshold['highest_score']:.9g}"
     return (
-        f"{nothing}: no score reaches the threshold of {threshold['threshold']:g} of component "
-        f"{name!r}, the highest is {threshold['highest_score']:.2f}. {LONGER}{remedy}"
+        f"{nothing}: no score reaches the threshold of {threshold['threshold']:.9g} of component "
+        f"{name!r}, the highest is {highest}. {LONGER}{remedy}"
     )
 
 

@@ -69,9 +69,13 @@ def best_of(
 
 
 def _f(table: EntityTable, thresholds: np.ndarray) -> np.ndarray:
-    """Strict micro F at each of the thresholds; 0 where nothing is predicted and nothing gold."""
-    found = np.sort(table.score[table.predicted])
-    right = np.sort(table.score[table.right])
+    """Strict micro F at each of the thresholds; 0 where nothing is predicted and nothing gold.
+
+    As float32, in which the components compare.
+    """
+    thresholds = thresholds.astype(np.float32)
+    found = np.sort(table.score[table.predicted].astype(np.float32))
+    right = np.sort(table.score[table.right].astype(np.float32))
     n_found = len(found) - np.searchsorted(found, thresholds, side="left")
     n_right = len(right) - np.searchsorted(right, thresholds, side="left")
     return 2 * n_right / np.maximum(1, n_found + int(table.gold.sum()))

@@ -175,12 +175,14 @@ def is_not_in_a_config(label: str) -> bool:
 def set_question(model: Model, label: str, question: str) -> None:
     """Ask for a label with this question from now on; nothing needs to be trained again.
 
-    Raises ValueError for an empty question.
+    Raises ValueError for an empty question, or one that is no text.
     """
     if model.attrs["query_kind"] != "natural":
         raise ValueError(
             f"query_kind is '{model.attrs['query_kind']}': only 'natural' asks the questions given"
         )
+    if not isinstance(question, str):
+        raise ValueError(f"the question for '{label}' must be a text, got {question!r}")
     if not question.strip():
         raise ValueError(f"the question for '{label}' is empty")
     model.attrs["questions"] = {**model.attrs["questions"], label: question}
