@@ -45,7 +45,10 @@ def test_training(factory: str) -> None:
     code, output = example("docs/guide/training.md")
     assert '"piqn_ner"' in code
     # One training in some fifty, from another start, has not learned all after so few steps.
-    seeded = "from spacy.util import fix_random_seed\nfix_random_seed(0)\n" + code
-    lines = printed(seeded.replace("piqn_ner", factory)).splitlines()
-    found = [line.split()[:-1] for line in lines]
-    assert found == [line.split()[:-1] for line in output.splitlines()]
+    assert "fix_random_seed(0)" in code
+    lines = [line.split() for line in printed(code.replace("piqn_ner", factory)).splitlines()]
+    shown = [line.split() for line in output.splitlines()]
+    assert [line[:-1] for line in lines] == [line[:-1] for line in shown]
+    if factory == "piqn_ner":  # processors round otherwise
+        scores = [float(line[-1]) for line in lines]
+        assert scores == pytest.approx([float(line[-1]) for line in shown], abs=0.03)

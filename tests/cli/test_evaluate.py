@@ -81,6 +81,10 @@ def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):
     assert "The pipeline predicts no entity at all where there are" in printed
     report = json.loads((tmp_path / "scores.json").read_text("utf8"))
     assert report["pipelines"][0]["gold_tokens"]["f"] == 1.0 and len(report["warnings"]) == 2
+    page = tmp_path / "page.html"
+    run("visualize", *arguments[1:], page, "--scores", tmp_path / "scores.json")
+    html = page.read_text("utf8")  # of the same predictions
+    assert '"predicted from":"raw text"' in html.replace('": "', '":"')
     printed = run(*arguments, "--gold-tokens")
     assert "Scored on gold tokens and sentences. " in printed
     assert "strict micro 100.00 100.00 100.00 1 1" in printed and "Nothing" not in printed
