@@ -1,6 +1,7 @@
 """From the host to the device in use."""
 
-from typing import Union
+from contextlib import contextmanager
+from typing import Iterator, Union
 
 import numpy as np
 import torch
@@ -15,3 +16,15 @@ def on_device(values: Union[np.ndarray, Tensor], device: Union[torch.device, str
     """
     tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
     return tensor.to(device, non_blocking=torch.device(device).type != "mps")
+
+
+@contextmanager
+def own_draws(device: torch.device) -> Iterator[None]:
+    """Within, torch draws the same on the CPU and on a CUDA device each time; what it draws
+    afterwards is what it would have drawn without. Other devices are not touched."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(0)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(0)
+        yield

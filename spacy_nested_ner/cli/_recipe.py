@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from spacy_nested_ner.systems import ADVERSARIAL_FROM_FEW, BEST_FIRST, System, get_system
+from spacy_nested_ner.training.budget import check_minutes
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -81,8 +82,7 @@ class Recipe:
 
         Raises ValueError if the time is too short.
         """
-        if not 0 < minutes < math.inf:
-            raise ValueError(f"--minutes {minutes:g} are no time to train in.")
+        check_minutes(minutes)
         step, doc, docs = measure(self.config, gpu_id)
         scored = self.training["eval_frequency"]["evaluations"] * PREDICTIONS * doc
         dev_docs = min(docs, max(1, int(60 * minutes * SCORING_SHARE / scored)))

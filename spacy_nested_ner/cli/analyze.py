@@ -11,8 +11,8 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.evaluate import short_names
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_examples
+from spacy_nested_ner.cli.output import failing, warn_of
+from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_as_one, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -69,6 +69,7 @@ def analyze_cli(
                 f"MODEL... DATA OUT_DIR. There is only: {' '.join(given) or 'nothing'}"
             )
         check_data(data_path)
+        warn_of(read_as_one(data_path))
         setup_gpu(gpu_id, silent=gpu_id < 0)
         figures = draw(models, data_path, spans_key, doc, _values(vary or []))
         paths = {output_dir / f"{name}.{picture_format.value}": name for name in figures}

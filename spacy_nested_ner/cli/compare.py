@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 import itertools
-import math
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, Iterator, List, Optional, Sequence
@@ -114,10 +113,10 @@ def _results(
 ) -> List[Dict[str, Any]]:
     """Of all systems and seeds, those that were there included."""
     from spacy_nested_ner.comparison.trainings import train_and_score, train_each
+    from spacy_nested_ner.training.budget import check_minutes
 
     minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
-    if not 0 < minutes < math.inf:
-        raise ValueError(f"--minutes {minutes:g} are no time to train in.")
+    check_minutes(minutes)
     if options["cpu_clock"] and options["gpu_id"] >= 0:
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
     shared = {**{name: str(path) for name, path in paths.items()}, **options}

@@ -13,7 +13,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
-from spacy_nested_ner.cli.output import failing, print_table
+from spacy_nested_ner.cli.output import failing, print_table, warn_of
 from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_as_one, read_examples
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def compress_cli(
             raise ValueError(f"{output_path} is MODEL, which is needed to train further.")
         if check_path is not None:
             check_data(check_path)
-            for warning in read_as_one(check_path):
-                msg.warn(warning)
+            warn_of(read_as_one(check_path))
         nlp = load_pipeline(model)
         try:
             names = compress(nlp)

@@ -138,7 +138,7 @@ def evaluate(
         nlp = load_pipeline(model)
         docs = read_gold(nlp, data_path)
         if not runs:
-            warnings += not_gold(docs, data_path)
+            warnings += not_gold(docs, data_path, [spans_key])
         try:
             found = evaluate_pipeline(
                 nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress
@@ -152,6 +152,7 @@ def evaluate(
         known = [] if ents else known_labels(nlp, spans_key)
         more = remarks(pipelines[-1], spans_key, known, sets_sentences(nlp))
         warnings += [about + remark for remark in more]
+        del nlp, docs  # one pipeline at a time is in memory
     return {
         "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
         "pipelines": pipelines,

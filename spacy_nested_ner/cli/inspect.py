@@ -104,7 +104,7 @@ def inspect(
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
     if dev_path is not None:
-        report["warnings"] += not_gold([eg.reference for eg in examples], dev_path)
+        report["warnings"] += not_gold([eg.reference for eg in examples], dev_path, [spans_key])
     for path in filter(None, (dev_path, train_path)):
         report["warnings"][:0] = read_as_one(path)
     data = {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key}

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 from wasabi import msg
 
@@ -39,6 +39,12 @@ def failing(what: str) -> Iterator[None]:
         msg.fail(what, f"There is not enough memory. {err}", exits=1)
     except (ValueError, ImportError, OSError) as err:
         msg.fail(what, str(err), exits=1)
+
+
+def warn_of(problems: Iterable[str]) -> None:
+    """Print each as a warning."""
+    for problem in problems:
+        msg.warn(problem)
 
 
 def print_table(rows: Sequence[Sequence[str]], **settings: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -62,16 +62,16 @@ def read_as_one(data_path: Path) -> List[str]:
     ]
 
 
-def not_gold(docs: Sequence[Doc], data_path: Path) -> List[str]:
-    """A warning if the spans have weights, as those of `nested-ner teach`."""
-    from spacy_nested_ner.pipeline.gold import WEIGHTS
+def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> List[str]:
+    """A warning if spans under these keys are those of `nested-ner teach`."""
+    from spacy_nested_ner.pipeline.gold import is_taught
 
-    taught = sum(any(WEIGHTS in group.attrs for group in doc.spans.values()) for doc in docs)
+    taught = sum(any(is_taught(doc.spans.get(key, ())) for key in keys) for doc in docs)
     if not taught:
         return []
     return [
-        f"{taught} docs of {data_path} have spans with {WEIGHTS}, as 'nested-ner teach' writes "
-        "them: they are what a pipeline found, not gold annotation."
+        f"The spans of {taught} of {len(docs)} docs of {data_path} are those of 'nested-ner "
+        "teach': what a pipeline found, not gold annotation."
     ]
 
 
@@ -212,16 +212,24 @@ def read_examples(nlp: Language, data_path: Path) -> List[Example]:
 
 
 def raw_examples(nlp: Language, docs: Sequence[Doc], data_path: Path) -> Tuple[List[Example], int]:
-    """Examples whose predicted docs are made of the raw texts, and of how many docs only the words
-    are known: if of any, see `as_examples`, which are on the tokens of the data."""
+    """Examples from the raw text of each doc; of docs of which the words alone are known, on these.
+    And how many such docs there are.
+
+    Raises ValueError, with the path, for docs that the pipeline cannot take.
+    """
     from spacy.training import Example
 
-    from spacy_nested_ner.evaluation.scores.raw_text import raw_doc, raw_text
+    from spacy_nested_ner.evaluation.scores.raw_text import raw_text
 
-    unknown = sum(raw_text(doc) is None for doc in docs)
-    if unknown:
-        return as_examples(nlp, docs, data_path), unknown
-    return [Example(raw_doc(nlp, doc), doc) for doc in docs], 0
+    texts = [raw_text(doc) for doc in docs]
+    known = [(doc, text) for doc, text in zip(docs, texts) if text is not None]
+    unknown = [doc for doc, text in zip(docs, texts) if text is None]
+    try:
+        from_text = iter([Example(nlp.make_doc(text), doc) for doc, text in known])
+    except ValueError as err:
+        raise ValueError(f"{data_path}: {err}") from err
+    on_words = iter(as_examples(nlp, unknown, data_path))
+    return [next(on_words if text is None else from_text) for text in texts], len(unknown)
 
 
 def as_examples(nlp: Language, docs: Sequence[Doc], data_path: Path) -> List[Example]:

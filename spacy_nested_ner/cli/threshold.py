@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
     check_arguments,
     load_pipeline,
@@ -59,18 +59,17 @@ def threshold_cli(
 
     with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
-        for warning in read_as_one(data_path):
-            msg.warn(warning)
+        warn_of(read_as_one(data_path))
         setup_gpu(gpu_id, silent=gpu_id < 0)
         nlp = load_pipeline(model)
         gold = read_gold(nlp, data_path)[: limit or None]
-        for warning in not_gold(gold, data_path):
-            msg.warn(warning)
+        keys = {getattr(pipe, "key", None) for _, pipe in nlp.pipeline}
+        warn_of(not_gold(gold, data_path, [key for key in keys if isinstance(key, str)]))
         examples, unknown = raw_examples(nlp, gold, data_path)
         if unknown:
             msg.warn(
-                f"The texts of {unknown} docs are not known, only their words: the thresholds are "
-                "those for the tokens of the data."
+                f"The texts of {unknown} docs are not known, only their words: of these docs the "
+                "tokens of the data are read."
             )
         fits, reasons = fit_thresholds(nlp, examples)
         if not fits:

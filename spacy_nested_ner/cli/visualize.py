@@ -9,8 +9,14 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, raw_examples, read_gold
+from spacy_nested_ner.cli.output import failing, warn_of
+from spacy_nested_ner.cli.pipelines import (
+    check_data,
+    load_pipeline,
+    raw_examples,
+    read_as_one,
+    read_gold,
+)
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -65,6 +71,7 @@ def visualize_cli(
     with failing("Cannot make the page."):
         setup_gpu(gpu_id, silent=gpu_id < 0)
         check_data(data_path)
+        warn_of(read_as_one(data_path))
         scores, source = read_scores(scores_path, spans_key) if scores_path else (None, None)
         nlp = load_pipeline(model)
         comparisons, source_of_tokens = predict(nlp, data_path, spans_key, limit, seed)
@@ -90,8 +97,7 @@ def visualize_cli(
 def predict(
     nlp: "Language", data_path: Path, spans_key: str, limit: int, seed: int
 ) -> "Tuple[List[Comparison], str]":
-    """Choose docs, run the pipeline on them, compare; and what it was run on: raw text, or the
-    tokens of the data where the texts are not known.
+    """Choose docs, run the pipeline on them, compare; and what it was run on, in words.
 
     Raises ValueError, with file and remedy, if the data cannot be read, has no gold entities under
     `spans_key`, or the pipeline predicts under other keys only.
@@ -99,8 +105,9 @@ def predict(
     from tqdm import tqdm
 
     from spacy_nested_ner.evaluation.page.page import choose_examples, compare
+    from spacy_nested_ner.evaluation.scores.raw_text import raw_text
 
-    gold, unknown = raw_examples(nlp, read_gold(nlp, data_path), data_path)
+    gold, _ = raw_examples(nlp, read_gold(nlp, data_path), data_path)
     try:
         examples = choose_examples(gold, limit, spans_key, seed)
     except ValueError as err:
@@ -117,7 +124,11 @@ def predict(
         )
     pairs = zip(examples, predicted)
     found = [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
-    return found, "the tokens of the data" if unknown else "raw text"
+    unknown = sum(raw_text(example.reference) is None for example in examples)
+    if unknown == len(examples):
+        return found, "the tokens of the data"
+    more = f"; of {unknown} docs the tokens of the data" if unknown else ""
+    return found, f"raw text{more}"
 
 
 def read_scores(

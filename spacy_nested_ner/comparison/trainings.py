@@ -108,7 +108,7 @@ def _check_settings(task: Task) -> None:
 def other_settings(found: Dict[str, Any], wanted: Dict[str, Any]) -> str:
     """Those of a result that differ from the wanted ones, in words; empty if none does. Paths do
     not count beside a digest of the files, `data`."""
-    ignored = PATHS if "data" in wanted else ()
+    ignored = PATHS if "data" in wanted and "data" in found else ()
     other = [
         key
         for key, value in wanted.items()

@@ -35,7 +35,7 @@ Reading = Tuple[Rows, Callable[[], List[Any]]]
 def read_words(encoder: Tok2VecModel, X: HeadInput, width: int, is_train: bool) -> Reading:
     """Rows of a token-to-vector model, which reads whole docs.
 
-    width: of the result where there is no word at all.
+    width: of the vectors, 0 if it is not known yet.
     """
     encoded = encode_words(encoder, X.docs, width, is_train)
     starts = np.cumsum(encoded.lengths) - encoded.lengths

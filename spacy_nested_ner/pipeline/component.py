@@ -15,6 +15,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples
 from thinc.api import Model, Optimizer, set_dropout_rate
 
+from spacy_nested_ner.device import own_draws
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
 from spacy_nested_ner.encoders.pretrained import is_int8, is_pretrained, learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
@@ -171,9 +172,8 @@ class NestedNER(SavedPipe):
                     else "the list of labels given to initialize is empty"
                 )
             )
-        # Without examples spaCy gives one of its own.
-        annotated = bool(found.docs) or (labels is not None and found.total > 1)
-        if annotated and self.key not in found.docs:
+        # Where there are no examples spaCy gives one of its own.
+        if (found.docs or found.total > 1) and self.key not in found.docs:
             self._warn_once("key", found.problem(self.key))
         elif missing := found.without_key(self.key):
             self._warn_once("missing", missing)
@@ -337,7 +337,7 @@ class NestedNER(SavedPipe):
         writer = None if group is None else group.attrs.get(WRITTEN_BY)
         if writer == self.name or (writer is None and not group):
             return
-        whose = "that a doc came with" if writer is None else f"of a component '{writer}'"
+        whose = "that were there before" if writer is None else f"of a component '{writer}'"
         self._warn_once(
             "replaced",
             f"it replaces spans {whose} under spans_key '{self.key}'. If another component of this "
@@ -443,8 +443,8 @@ class NestedNER(SavedPipe):
             return 0.0, None
         self._check_ready()
         gold = self._gold(examples, segments)
-        with torch.random.fork_rng():  # a training around it goes on as without it
-            torch.manual_seed(0)
+        device = next(head_shim(self.model).module.parameters()).device
+        with own_draws(device), self._named():  # a training around it goes on as without it
             output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
         return sum(output.losses.values()), None
 

@@ -113,7 +113,7 @@ class ConfiguredPipe(TrainablePipe):
         try:
             yield
         except ValueError as err:
-            raise ValueError(self._says(str(err))) from err
+            raise ValueError(self._says(str(err).removesuffix("."))) from err
 
     def _says(self, problem: str) -> str:
         return f"Component '{self.name}': {problem}."

@@ -39,6 +39,11 @@ DROPPED = (
 )
 
 
+def is_taught(group: Iterable[Span]) -> bool:
+    """Whether spans are those of `nested-ner teach`, with their weights or without."""
+    return WEIGHTS in getattr(group, "attrs", {}) or any(span.kb_id_ == TAUGHT for span in group)
+
+
 class GoldKeys(NamedTuple):
     """What the references of some examples hold.
 

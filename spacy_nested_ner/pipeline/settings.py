@@ -11,8 +11,8 @@ class PipeSettings(Settings):
     """What all components share.
 
     spans_key: key of `doc.spans` that gold is read from and predictions are written to.
-    overlap: which entities may overlap: "any"; "no_crossing", nested ones only; "flat", none but
-        several labels of one span. The one with the lower score gives way.
+    overlap: which entities may overlap: "any"; "no_crossing", nested ones only; "flat", none,
+        though one span may have several labels. The one with the lower score gives way.
     labels_per_span: most labels of one span; null for any number.
     set_ents: replace `doc.ents`, which cannot overlap, by the outermost, innermost or highest
         scored spans; null leaves it alone.

@@ -88,17 +88,21 @@ def test_scores_of_a_package(folder, monkeypatch):
     """They are of the folder that the package was made of, not of a copy with another threshold."""
     model, metrics = folder / "model", folder / "metrics.json"
     package = srsly.read_json(metrics)
-    package["pipelines"][0]["model"] = "en_pipeline"  # its language and name
+    package["pipelines"][0]["model"] = "en_courts"  # as of `spacy package --name courts`
     srsly.write_json(folder / "package.json", package)
     write = ("card", model, folder / "package.json", "--output", folder / "carded")
-    assert "has scores of en_pipeline. If that is not" in run(*write)
-    installed = folder / "installed" / "en_pipeline-0.0.0"
+    assert "has scores of en_courts. If that is not" in run(*write)
+    installed = folder / "installed" / "en_courts-1.2.0"
     shutil.copytree(model, installed)
-    monkeypatch.setattr(card, "is_package", lambda name: name == "en_pipeline")
+    (installed / "README.md").write_text("made by spacy package", encoding="utf8")
+    (model / "notes.txt").write_text("mine", encoding="utf8")
+    monkeypatch.setattr(card, "is_package", lambda name: name == "en_courts")
     monkeypatch.setattr(card, "get_package_path", lambda name: installed.parent)
     assert "has scores of" not in run(*write)
+    assert "has scores of" not in run("card", installed, *write[2:])
     (installed / "config.cfg").write_text("[nlp]\n", encoding="utf8")
-    assert "has scores of en_pipeline" in run(*write)
+    assert "has scores of en_courts" in run(*write)
+    (model / "notes.txt").unlink()
 
 
 def test_scores_of_another_pipeline(folder):

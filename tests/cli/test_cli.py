@@ -16,7 +16,7 @@ from spacy.tokens import DocBin, Span
 from wasabi import msg
 
 from spacy_nested_ner.cli.output import plain_output
-from tests.cli.commands import run
+from tests.cli.commands import page_data, run
 
 SAMPLE = Path(__file__).parents[2] / "assets" / "genia" / "sample" / "GENIAcorpus3.02.sample.xml"
 
@@ -295,12 +295,6 @@ def trained(tmp_path_factory) -> Path:
     (folder / "damaged.spacy").write_bytes(content[: len(content) // 2])
     (folder / "gold.json").write_text("[]", encoding="utf8")
     return folder
-
-
-def page_data(path: Path) -> dict:
-    """What the page draws."""
-    start = '<script type="application/json" id="data">'
-    return json.loads(path.read_text("utf8").split(start)[1].split("</script>")[0])
 
 
 def test_visualize(trained, tmp_path):

@@ -91,6 +91,16 @@ def test_the_pipeline_is_one_of_the_system_that_is_named(corpus, tmp_path, monke
     assert printed.endswith(str(tmp_path / "out" / "locate_and_label_ner_seed0" / "model"))
 
 
+@pytest.mark.parametrize("minutes", [0, "nan", "inf"])
+def test_a_length_that_is_none(corpus, tmp_path, minutes) -> None:
+    problem = "--minutes must be a number above 0"
+    assert problem in run(corpus, tmp_path / "out", "--minutes", minutes, code=1)
+    paths = [corpus / "train.spacy", corpus / "dev.spacy", tmp_path / "config.cfg"]
+    args = ["init", *paths, "--spans-key", "mine", "--minutes", minutes]
+    result = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in args])
+    assert result.exit_code == 1 and problem in " ".join(result.output.split())
+
+
 def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None:
     own = tmp_path / "corpus"
     shutil.copytree(corpus, own)
@@ -160,7 +170,6 @@ def test_what_cannot_be_compared(corpus, tmp_path) -> None:
     output = tmp_path / "out"
     unknown = run(corpus, output, "--system", "ner", code=1)
     assert "There is no system 'ner'. Choose from: locate_and_label_ner" in unknown
-    assert "no time to train" in run(corpus, output, "--minutes", 0, code=1)
     assert "Leave out --cpu-clock" in run(corpus, output, "--cpu-clock", "--gpu-id", 0, code=1)
     empty = tmp_path / "empty"
     empty.mkdir()

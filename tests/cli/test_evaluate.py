@@ -9,7 +9,7 @@ from spacy.tokens import Doc, DocBin, Span
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import evaluate, nested_ner_cli
-from tests.cli.commands import run
+from tests.cli.commands import page_data, run
 from tests.conftest import make_examples, make_pipeline
 
 
@@ -83,8 +83,19 @@ def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):
     assert report["pipelines"][0]["gold_tokens"]["f"] == 1.0 and len(report["warnings"]) == 2
     page = tmp_path / "page.html"
     run("visualize", *arguments[1:], page, "--scores", tmp_path / "scores.json")
-    html = page.read_text("utf8")  # of the same predictions
-    assert '"predicted from":"raw text"' in html.replace('": "', '":"')
+    data = page_data(page)  # of the same predictions: one token where the data has two
+    assert data["facts"]["predicted from"] == "raw text"
+    assert data["docs"][0]["found_words"] == ["antiIL-2 ", "gene", "."]
+    known = spacy.load(folder / "right" / "model")("The IL-2 gene is active.")
+    unknown = Doc(nlp.vocab, words=["An", "IL-2", "gene"])
+    unknown.spans["sc"] = [Span(unknown, 1, 3, "DNA")]
+    DocBin(docs=[doc, known, unknown], store_user_data=True).to_disk(tmp_path / "mixed.spacy")
+    run("visualize", arguments[1], tmp_path / "mixed.spacy", page)
+    data = page_data(page)
+    assert data["facts"]["predicted from"] == "raw text; of 1 docs the tokens of the data"
+    DocBin(docs=[unknown]).to_disk(tmp_path / "words.spacy")
+    run("visualize", arguments[1], tmp_path / "words.spacy", page)
+    assert page_data(page)["facts"]["predicted from"] == "the tokens of the data"
     printed = run(*arguments, "--gold-tokens")
     assert "Scored on gold tokens and sentences. " in printed
     assert "strict micro 100.00 100.00 100.00 1 1" in printed and "Nothing" not in printed
@@ -118,7 +129,11 @@ def test_what_teach_wrote_is_no_gold(tmp_path):
     for command in (("evaluate",), ("inspect", tmp_path / "taught.spacy")):
         paths = [tmp_path / "model"] if len(command) == 1 else []
         printed = run(*command, *paths, tmp_path / "taught.spacy")
-        assert "have spans with weights" in printed and "not gold annotation" in printed
+        assert "spans of 1 of 1 docs" in printed and "not gold annotation" in printed
+    doc.spans["other"] = doc.spans.pop("sc")
+    doc.spans["sc"] = [Span(doc, 0, 1, "GPE")]
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "taught.spacy")
+    assert "not gold" not in run("evaluate", tmp_path / "model", tmp_path / "taught.spacy")
 
 
 def test_evaluate_and_compare(folder, tmp_path):

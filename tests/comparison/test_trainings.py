@@ -34,6 +34,9 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     assert len(train_each([Task({**read, "train": "b.spacy"}, new)], die, print)) == 1
     with pytest.raises(ValueError, match=r"a_seed0\.json was measured with data 1\. Give"):
         train_each([Task({**read, "data": "2"}, new)], die, print)
+    srsly.write_json(new, {"settings": {"train": "a.spacy"}})
+    with pytest.raises(ValueError, match=r"was measured with train a\.spacy"):
+        train_each([Task({**read, "train": "b.spacy"}, new)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
 

@@ -67,6 +67,15 @@ def test_a_score_is_reached_by_itself_as_it_is_printed():
     assert f_at(table_with([score], [True]), 0.99559635) == 1
 
 
+def test_a_choice_between_neighbours_is_the_better_one():
+    """Half way between two scores next to each other there is no float32."""
+    for wrong in (0.5, 0.50000006):
+        right = float(np.nextafter(np.float32(wrong), np.float32(1)))
+        choice = best_threshold(table_with([wrong, right], [False, True]), 0.05)
+        assert choice is not None and choice.f == 1
+        assert wrong < np.float32(f"{choice.threshold:.9g}") <= right  # as it is printed
+
+
 graded = st.lists(st.tuples(st.integers(1, 19), st.booleans()), min_size=1, max_size=12)
 
 

@@ -9,6 +9,7 @@ from spacy.util import fix_random_seed
 
 from spacy_nested_ner.pipeline.gold import aligned_gold, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
+from tests.conftest import make_examples, make_pipeline
 
 VOCAB = spacy.blank("en").vocab
 LABELS = {"X": 0, "Y": 1}
@@ -145,6 +146,14 @@ def test_weighted_spans_are_drawn_in_training_alone() -> None:
 def test_weights_are_shares(weight) -> None:
     with pytest.raises(ValueError, match="weights that are not from 0 to 1"):
         aligned_gold(weighted([1.0, weight, 0.0]), "sc", draw=True)
+
+
+def test_an_error_of_gold_ends_as_a_sentence() -> None:
+    nlp = make_pipeline()
+    examples = make_examples(nlp)
+    examples[0].reference.spans["sc"].attrs["weights"] = [0.5]
+    with pytest.raises(ValueError, match=r"^Component 'ner': .* Give each span one, or none\.$"):
+        nlp.update(examples)
 
 
 def test_weights_stay_in_a_file_and_must_be_as_many_as_spans() -> None:

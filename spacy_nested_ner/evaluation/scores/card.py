@@ -62,8 +62,7 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
     Raises ValueError if it does not, and is on labels of which the pipeline has none.
     """
     (scores,) = report["pipelines"]
-    package = f"{meta.get('lang')}_{meta.get('name')}"
-    if scores["model"] == package and _is_packaged(model, package, meta):
+    if _is_packaged(model, scores["model"]):
         return True
     if Path(scores["model"]).resolve() == model.resolve():
         return True
@@ -77,19 +76,20 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
     return False
 
 
-def _is_packaged(model: Path, package: str, meta: Mapping[str, Any]) -> bool:
-    """Whether a package is installed that was made of this folder: all its files are the same, but
-    for the card itself."""
+def _is_packaged(model: Path, package: str) -> bool:
+    """Whether a package is installed that was made of this folder: all that it holds of a pipeline
+    is there and the same, but for what tells its name, version and card."""
     if not is_package(package):
         return False
-    installed = get_package_path(package) / f"{package}-{meta.get('version')}"
-    files = [
-        path.relative_to(model)
-        for path in model.rglob("*")
-        if path.is_file() and path.name not in ("meta.json", "README.md")
-    ]
-    same, _, _ = filecmp.cmpfiles(model, installed, map(str, files), shallow=False)
-    return len(same) == len(files)
+    for config in get_package_path(package).glob("*/config.cfg"):
+        files = [
+            str(path.relative_to(config.parent))
+            for path in config.parent.rglob("*")
+            if path.is_file() and path.name not in ("meta.json", "README.md")
+        ]
+        same, _, _ = filecmp.cmpfiles(model, config.parent, files, shallow=False)
+        return len(same) == len(files)
+    return False
 
 
 def check_about(about: Mapping[str, Any], name: str) -> None:

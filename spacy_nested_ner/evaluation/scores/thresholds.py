@@ -89,10 +89,12 @@ def _run(f: np.ndarray, enough: float) -> tuple[int, int]:
 
 
 def _rounded(lower: float, upper: float) -> float:
-    """The middle of an interval, with as few digits (two at least) as stay well within it."""
+    """The middle of an interval, with as few digits (two at least) as stay well within it; above
+    its lower end as float32, too."""
     middle = (lower + upper) / 2
     for digits in range(2, 7):
         value = round(middle, digits)
-        if abs(value - middle) <= (upper - lower) / 4:
+        if abs(value - middle) <= (upper - lower) / 4 and np.float32(value) > np.float32(lower):
             return value
-    return middle
+    nearest = np.float32(middle)
+    return float(nearest if nearest > np.float32(lower) else np.float32(upper))
