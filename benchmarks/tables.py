@@ -2,6 +2,7 @@
 docs show them. Plain Python, so that both are made without torch."""
 
 import re
+import shlex
 import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
@@ -13,6 +14,8 @@ TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignmen
 TRAINING += ["gold alignment", "optimizer", "rest"]
 SHARES = {"prediction": PREDICTION, "training": TRAINING}
 
+REPEATED = ("--docs", "--draw", "--system")
+
 # Corpus, encoder, training docs and time of a training.
 Budget = Tuple[str, str, str, str]
 
@@ -22,6 +25,32 @@ def runnable(command: str) -> str:
     modules of a package now."""
     command = re.sub(r"^benchmarks/(\w+)_ablation\.py", r"-m benchmarks.ablation \1", command)
     return re.sub(r"^benchmarks/(\w+)\.py", r"-m benchmarks.\1", command)
+
+
+def joined(commands: Iterable[str], output: str) -> List[str]:
+    """Commands that differ in what can be repeated, `--docs`, `--draw` and `--system`, and in their
+    output, as one into this output."""
+    given: Dict[str, Dict[str, List[str]]] = {}
+    for command in commands:
+        words = shlex.split(command)
+        if "run" in words:
+            words[words.index("run") + 2] = output
+        options: List[Tuple[str, str]] = []
+        for name in REPEATED:
+            while name in words:
+                at = words.index(name)
+                options.append((name, words[at + 1]))
+                del words[at : at + 2]
+        values = given.setdefault(shlex.join(words), {})
+        for name, value in options:
+            values.setdefault(name, []).append(value)
+    found = []
+    for command, values in given.items():
+        for name, each in values.items():
+            ordered = sorted(set(each), key=lambda v: (int(v) if v.isdigit() else 0, v))
+            command += "".join(f" {name} {shlex.quote(value)}" for value in ordered)
+        found.append(command)
+    return found
 
 
 def budget_of(result: Result) -> Budget:

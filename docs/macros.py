@@ -151,7 +151,9 @@ def long_entities(folder: str) -> str:
 def small_data(folder: str) -> str:
     """F1 by the number of sentences, and the commands that measured it."""
     found = trials(folder)
-    return with_commands(tables.small_data(found), flat(found))
+    results = flat(found)
+    commands = tables.joined([result["command"] for result in results], f"results/{folder}")
+    return "\n\n".join([tables.small_data(found), machine(results[0]), shell(commands)])
 
 
 def frozen_layers(folder: str) -> str:

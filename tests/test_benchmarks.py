@@ -255,6 +255,22 @@ def test_small_data_is_compared_on_the_same_draws() -> None:
     assert row == "| 50 | 2 | 51.0 ± 12.7 | 31.0 ± 12.7 |"
 
 
+def test_commands_that_differ_in_what_can_be_repeated_are_one() -> None:
+    run = "-m benchmarks.small_data run corpus"
+    commands = [
+        f"{run} out/a --minutes 4 --docs 100 --draw 0 --draw 1 --system spancat",
+        f"{run} out/b --minutes 4 --docs 50 --draw 1 --system 'a b'",
+        f"{run} out/b --minutes 1",
+        "-m benchmarks.ner_crf corpus out --draw 0",
+    ]
+    assert tables.joined(commands, "results/c") == [
+        f"{run} results/c --minutes 4 --docs 50 --docs 100 --draw 0 --draw 1 --system 'a b' "
+        "--system spancat",
+        f"{run} results/c --minutes 1",
+        "-m benchmarks.ner_crf corpus out --draw 0",
+    ]
+
+
 def test_ner_crf_of_edsnlp(tiny_bert, tmp_path) -> None:
     pytest.importorskip("edsnlp", reason="is measured, not used: no extra installs it")
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
