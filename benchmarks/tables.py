@@ -5,7 +5,7 @@ import re
 import shlex
 import statistics
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from spacy_nested_ner.comparison.tables import Result, by_system, markdown, mean_of, tuned_means
 
@@ -30,27 +30,24 @@ def runnable(command: str) -> str:
 def joined(commands: Iterable[str], output: str) -> List[str]:
     """Commands that differ in what can be repeated, `--docs`, `--draw` and `--system`, and in their
     output, as one into this output."""
-    given: Dict[str, Dict[str, List[str]]] = {}
+    given: Dict[str, Set[Tuple[str, str]]] = {}
     for command in commands:
         words = shlex.split(command)
         if "run" in words:
             words[words.index("run") + 2] = output
-        options: List[Tuple[str, str]] = []
-        for name in REPEATED:
-            while name in words:
-                at = words.index(name)
-                options.append((name, words[at + 1]))
-                del words[at : at + 2]
-        values = given.setdefault(shlex.join(words), {})
-        for name, value in options:
-            values.setdefault(name, []).append(value)
-    found = []
-    for command, values in given.items():
-        for name, each in values.items():
-            ordered = sorted(set(each), key=lambda v: (int(v) if v.isdigit() else 0, v))
-            command += "".join(f" {name} {shlex.quote(value)}" for value in ordered)
-        found.append(command)
-    return found
+        names = [i for i, word in enumerate(words) if word in REPEATED]
+        rest = [w for i, w in enumerate(words) if i not in names and i - 1 not in names]
+        options = given.setdefault(shlex.join(rest), set())
+        options.update((words[i], words[i + 1]) for i in names)
+    return [
+        " ".join([command, *(shlex.join(each) for each in sorted(options, key=_by_number))])
+        for command, options in given.items()
+    ]
+
+
+def _by_number(option: Tuple[str, str]) -> Tuple[str, int, str]:
+    name, value = option
+    return name, int(value) if value.isdigit() else 0, value
 
 
 def budget_of(result: Result) -> Budget:

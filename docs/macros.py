@@ -153,7 +153,7 @@ def small_data(folder: str) -> str:
     found = trials(folder)
     results = flat(found)
     commands = tables.joined([result["command"] for result in results], f"results/{folder}")
-    return "\n\n".join([tables.small_data(found), machine(results[0]), shell(commands)])
+    return with_commands(tables.small_data(found), results, commands)
 
 
 def frozen_layers(folder: str) -> str:
@@ -312,10 +312,13 @@ def read(folder: str, file: str) -> Dict[str, Any]:
     return json.loads((ROOT / RESULTS / folder / file).read_text("utf8"))
 
 
-def with_commands(shown: str, results: Sequence[Dict[str, Any]]) -> str:
-    """A table, where its figures come from, and the commands that measured them."""
-    commands = dict.fromkeys(result["command"] for result in results)
-    return "\n\n".join([shown, machine(results[0]), shell([*commands])])
+def with_commands(
+    shown: str, results: Sequence[Dict[str, Any]], commands: Sequence[str] = ()
+) -> str:
+    """A table, where its figures come from, and the commands that measured them: those of the
+    results, unless others are given."""
+    commands = commands or [*dict.fromkeys(result["command"] for result in results)]
+    return "\n\n".join([shown, machine(results[0]), shell(commands)])
 
 
 def machine(result: Dict[str, Any]) -> str:
@@ -324,7 +327,7 @@ def machine(result: Dict[str, Any]) -> str:
     return f"{result['machine']}; {versions}."
 
 
-def shell(commands: List[str]) -> str:
+def shell(commands: Sequence[str]) -> str:
     """A block of commands, as they are typed today."""
     typed = [f"python {tables.runnable(command)}" for command in commands]
     return "\n".join(["```bash", *typed, "```"])

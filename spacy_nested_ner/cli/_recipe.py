@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from spacy_nested_ner.systems import ADVERSARIAL_FROM_FEW, BEST_FIRST, System, get_system
-from spacy_nested_ner.training.budget import check_minutes
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -210,6 +209,12 @@ def count_sentences(path: Path, spans_key: str, lang: str) -> int:
         len(set_sentences(doc) if doc.has_annotation("SENT_START") else rule_sentences(doc))
         for doc in docs
     )
+
+
+def check_minutes(minutes: float) -> None:
+    """Raise ValueError for what is no length of a training."""
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes must be a number above 0, got {minutes:g}.")
 
 
 def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:

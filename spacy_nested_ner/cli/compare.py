@@ -112,8 +112,8 @@ def _results(
     **options: Any,
 ) -> List[Dict[str, Any]]:
     """Of all systems and seeds, those that were there included."""
+    from spacy_nested_ner.cli._recipe import check_minutes
     from spacy_nested_ner.comparison.trainings import train_and_score, train_each
-    from spacy_nested_ner.training.budget import check_minutes
 
     minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
     check_minutes(minutes)

@@ -103,12 +103,12 @@ def inspect(
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
+    warnings = [*read_as_one(train_path), *report["warnings"]]
     if dev_path is not None:
-        report["warnings"] += not_gold([eg.reference for eg in examples], dev_path, [spans_key])
-    for path in filter(None, (dev_path, train_path)):
-        report["warnings"][:0] = read_as_one(path)
+        warnings += read_as_one(dev_path)
+        warnings += not_gold([eg.reference for eg in examples], dev_path, [spans_key])
     data = {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key}
-    return {"data": data, **report}
+    return {"data": data, **report, "warnings": warnings}
 
 
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":

@@ -145,7 +145,7 @@ def read_windows(
 
     read: from ids, token types and mask to states. of_type: token type of the windows.
     """
-    device = next(shim.module.parameters()).device
+    device = shim.device
     lengths = Pool.of(windows).lengths
     begins, states, total = np.zeros_like(lengths), [], 0
     for batch in cut_batches(lengths, pieces_at_once(device)):

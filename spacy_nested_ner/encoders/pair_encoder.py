@@ -198,7 +198,7 @@ def _encode(shim: "PairShim", pairs: List[Pair]) -> Tuple[Tensor, Tensor]:
         pieces = pair.sentence.ids
         bounds = [(0, len(pieces))] if pair.windows is None else pair.windows[0]
         inputs.extend((pair.question, pieces[begin:end]) for begin, end in bounds)
-    device = next(shim.module.parameters()).device
+    device = shim.device
     ids, types, mask = (on_device(array, device) for array in shim.pad(inputs))
     states = shim.read(ids, mask, types).float()
     places, words, has_piece = (

@@ -102,6 +102,11 @@ class TorchShim(Shim):
         return self._model
 
     @property
+    def device(self) -> torch.device:
+        """Where its weights are; ValueError before there are any."""
+        return next(self.module.parameters()).device
+
+    @property
     def is_built(self) -> bool:
         """Whether there are weights."""
         return self._model is not None

@@ -148,7 +148,7 @@ def _encode(
     shim: PretrainedShim, windows: List[Window], how: str, batch_pieces: Optional[int]
 ) -> Tensor:
     """Vectors in the order of the windows, `(vectors, h)`."""
-    device = next(shim.module.parameters()).device
+    device = shim.device
     budget = batch_pieces or pieces_at_once(device)
     batches = cut_batches(lengths_of(windows), budget)
     pooled = []

@@ -177,7 +177,7 @@ def encode(model: HeadModel, X: HeadInput, is_train: bool) -> Reading:
 
 def _batches(model: HeadModel, rows: Rows) -> List[np.ndarray]:
     budget: int = model.attrs["batch_words"]
-    if next(head_shim(model).module.parameters()).is_cuda:
+    if head_shim(model).device.type == "cuda":
         return cut_batches(rows.lengths, ON_GPU * budget)
     return cut_batches(rows.lengths, budget, PADDING)
 

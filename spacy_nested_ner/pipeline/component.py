@@ -443,8 +443,8 @@ class NestedNER(SavedPipe):
             return 0.0, None
         self._check_ready()
         gold = self._gold(examples, segments)
-        device = next(head_shim(self.model).module.parameters()).device
-        with own_draws(device), self._named():  # a training around it goes on as without it
+        # A training around it goes on as without it.
+        with own_draws(head_shim(self.model).device), self._named():
             output = self.model.predict(HeadInput(docs, segments.rows, gold=gold))
         return sum(output.losses.values()), None
 

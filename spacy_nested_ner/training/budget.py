@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -10,12 +9,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
 UNTIL_TIME_IS_UP = "spacy_nested_ner.until_time_is_up.v1"
 LINEAR_OVER_TIME = "spacy_nested_ner.linear_over_time.v1"
-
-
-def check_minutes(minutes: float) -> None:
-    """Raise ValueError for what is no length of a training."""
-    if not 0 < minutes < math.inf:
-        raise ValueError(f"--minutes must be a number above 0, got {minutes:g}.")
 
 
 class Clock:

@@ -59,25 +59,35 @@ def _json_bases() -> Iterator[Base]:
     yield Base("papers-json", papers, "", _counting(lambda i: (len(i["entities"]), 0)))
     mrc = _some(genia / "mrc_json", "mrc-ner.dev", "mrc-ner.test")
     yield Base("mrc-json", mrc, "", _counting(_in_mrc))
-    yield Base("prodigy", _some(tools, "prodigy.jsonl"), "prodigy.jsonl", _count_prodigy)
     for name, file, count in (
-        ("doccano", "doccano.jsonl", _in_doccano),
-        ("gliner", "gliner.json", lambda item: (len(item["ner"]), 0)),
-        ("label-studio", "label_studio.json", _in_label_studio),
+        ("prodigy", "prodigy.jsonl", _counting_files(_in_prodigy)),
+        ("doccano", "doccano.jsonl", _counting(_in_doccano)),
+        ("gliner", "gliner.json", _counting(lambda item: (len(item["ner"]), 0))),
+        ("label-studio", "label_studio.json", _counting(_in_label_studio)),
+        ("label-studio", "label_studio_min.json", _counting_files(_in_label_studio_min)),
     ):
-        yield Base(name, _some(tools, file), file, _counting(count))
-    least = _some(tools, "label_studio_min.json")
-    yield Base("label-studio", least, "label_studio_min.json", _count_label_studio_min)
+        yield Base(name, _some(tools, file), file, count)
 
 
-def _counting(
-    of_item: Callable[[Any], Tuple[int, int]],
-) -> Callable[[Files], Optional[Count]]:
+Counts = Callable[[Files], Optional[Count]]
+
+
+def _counting(of_item: Callable[[Any], Tuple[int, int]]) -> Counts:
+    """Of items that count by themselves."""
+
+    def of_items(items: List[Any]) -> Tuple[int, int]:
+        counts = [of_item(item) for item in items]
+        return sum(a for a, _ in counts), sum(b for _, b in counts)
+
+    return _counting_files(of_items)
+
+
+def _counting_files(of_items: Callable[[List[Any]], Tuple[int, int]]) -> Counts:
+    """Of the items of each file; None where a file does not hold any."""
+
     def count(files: Files) -> Optional[Count]:
         try:
-            texts = [data.decode("utf-8-sig") for data in _contents(files)]
-            items = [item for text in texts for item in _items(text)]
-            counts = [of_item(item) for item in items]
+            counts = [of_items(_items(data.decode("utf-8-sig"))) for data in _contents(files)]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return Count(sum(a for a, _ in counts), sum(b for _, b in counts))
@@ -95,46 +105,37 @@ def _in_mrc(item: Any) -> Tuple[int, int]:
     return len(item["span_position"] if "span_position" in item else item["start_position"]), 0
 
 
-def _count_prodigy(files: Files) -> Optional[Count]:
+def _in_prodigy(items: List[Any]) -> Tuple[int, int]:
     """Of several accepted answers to one input in a file the last counts."""
-    entities = left_out = 0
-    try:
-        for data in _contents(files):
-            answers: Dict[Any, int] = {}
-            for i, item in enumerate(_items(data.decode("utf-8-sig"))):
-                if item.get("answer", "accept") != "accept":
-                    left_out += 1
-                    continue
-                given = item.get("_input_hash")
-                key = i if given is None else (str(given), str(item.get("text")))
-                left_out += key in answers
-                answers[key] = len(item.get("spans") or [])
-            entities += sum(answers.values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return Count(entities, left_out)
+    left_out = 0
+    answers: Dict[Any, int] = {}
+    for i, item in enumerate(items):
+        if item.get("answer", "accept") != "accept":
+            left_out += 1
+            continue
+        given = item.get("_input_hash")
+        key = i if given is None else (str(given), str(item.get("text")))
+        left_out += key in answers
+        answers[key] = len(item.get("spans") or [])
+    return sum(answers.values()), left_out
 
 
 def _in_doccano(item: Any) -> Tuple[int, int]:
     return sum(len(item.get(name) or []) for name in ("entities", "label", "labels")), 0
 
 
-def _count_label_studio_min(files: Files) -> Optional[Count]:
+def _in_label_studio_min(items: List[Any]) -> Tuple[int, int]:
     """Of several items of one task in a file the first that is annotated counts."""
     entities = left_out = 0
-    try:
-        for data in _contents(files):
-            tasks: Set[Any] = set()
-            for i, item in enumerate(_items(data.decode("utf-8-sig"))):
-                given = item.get("id")
-                task = i if given is None else (str(given), str(item.get("text")))
-                found, lost = (0, 1) if task in tasks else _in_label_studio(item)
-                entities, left_out = entities + found, left_out + lost
-                if not lost:
-                    tasks.add(task)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return Count(entities, left_out)
+    tasks: Set[Any] = set()
+    for i, item in enumerate(items):
+        given = item.get("id")
+        task = i if given is None else (str(given), str(item.get("text")))
+        found, lost = (0, 1) if task in tasks else _in_label_studio(item)
+        entities, left_out = entities + found, left_out + lost
+        if not lost:
+            tasks.add(task)
+    return entities, left_out
 
 
 def _in_label_studio(item: Any) -> Tuple[int, int]:
