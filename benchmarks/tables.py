@@ -444,16 +444,18 @@ def training_length(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
     return markdown(["sentences", "passes", "steps", "seeds", "F1"], sorted(rows))
 
 
-def small_data(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
+def small_data(trials: Mapping[str, Sequence[Dict[str, Any]]], tuned: bool = True) -> str:
     """One row for each number of sentences, the names of the trials: mean F1 on test of each system
-    over the draws of sentences that all systems of the row have learned from."""
+    over the draws of sentences that all systems of the row have learned from. At the threshold that
+    is best on dev, or at that of the config."""
+    score = "f1_tuned" if tuned else "f1"
     names = sorted({each["settings"]["system"] for of in trials.values() for each in of})
     rows: List[List[Any]] = []
     for name, results in trials.items():
         seeds = [{each["settings"]["seed"] for each in of} for of in by_system(results).values()]
         draws = set.intersection(*seeds)
         systems = by_system(each for each in results if each["settings"]["seed"] in draws)
-        f1 = {of: mean_of([each["f1_tuned"] for each in found]) for of, found in systems.items()}
+        f1 = {of: mean_of([each[score] for each in found]) for of, found in systems.items()}
         rows.append([int(name.split("_")[0]), len(draws), *(f1.get(of, "-") for of in names)])
     rows.sort(key=lambda row: row[0])
     return markdown(["sentences", "draws", *(f"`{name}`" for name in names)], rows)

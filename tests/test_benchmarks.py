@@ -247,12 +247,14 @@ def test_small_data_is_drawn(tmp_path) -> None:
 def test_small_data_is_compared_on_the_same_draws() -> None:
     scores = {"piqn_ner": (0.5, 0.52), "spancat": (0.3, 0.32, 0.7)}
     results = [
-        {"settings": {"system": system, "seed": seed}, "f1_tuned": f1}
+        {"settings": {"system": system, "seed": seed}, "f1_tuned": f1, "f1": f1 - 0.1}
         for system, found in scores.items()
         for seed, f1 in enumerate(found)
     ]
     *_, row = tables.small_data({"50_docs": results}).splitlines()
     assert row == "| 50 | 2 | 51.0 ± 12.7 | 31.0 ± 12.7 |"
+    *_, row = tables.small_data({"50_docs": results}, tuned=False).splitlines()
+    assert row == "| 50 | 2 | 41.0 ± 12.7 | 21.0 ± 12.7 |"
 
 
 def test_commands_that_differ_in_what_can_be_repeated_are_one() -> None:
