@@ -1,5 +1,5 @@
-"""What each part of mrc_ner is worth: the paper's kinds of queries (section 5.2), its early version,
-and fewer questions without an answer; one setting changed at a time, equal steps, one table.
+"""What each part of mrc_ner is worth: the paper's kinds of queries (section 5.2), the loss of its early
+version, and fewer questions without an answer; one setting changed at a time, equal steps, one table.
 
 python -m benchmarks.ablation mrc corpus/genia/train.spacy corpus/genia/dev.spacy --transformer DIRECTORY --train-limit 400 --steps 300
 """  # noqa: E501
@@ -16,7 +16,7 @@ VARIANTS: Variants = {
     "nearest end instead of a match": {"pairing": "nearest"},
     "match of start and end alone": {"pairing": "match"},
     "dice loss": {"boundary_loss": "dice"},
-    "early version of the paper": {"pairing": "nearest", "boundary_loss": "dice"},
+    "nearest end and dice loss": {"pairing": "nearest", "boundary_loss": "dice"},
     "match of predicted pairs": {"candidates": "gold_and_predicted"},
     "match of gold pairs": {"candidates": "gold"},
     "match of all pairs": {"candidates": "all"},

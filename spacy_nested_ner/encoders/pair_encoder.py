@@ -1,4 +1,4 @@
-"""A pretrained encoder that reads question and sentence as one input (BERT-MRC section 3.2)."""
+"""A pretrained encoder that reads question and sentence as one input (BERT-MRC section 3.3.1)."""
 
 import contextlib
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ class QueryEncoderSettings(Weights):
         length. It can be set in `attrs` of a trained model.
     """
 
-    n_queries: int = setting(60, least=1, source="figure 2")
+    n_queries: int = setting(60, least=1, source="table 9")
     context: int = setting(32, least=0, source="authors' code has the neighbouring sentences")
     word_pooling: str = setting("max", choices=("max", "mean", "first"), source="authors' code")
     query_type_embedding: bool = setting(True, source="U^q of eq. 1")

@@ -52,7 +52,8 @@ class MatchedHead(Head):
         return cost - _at(self.probability(answers.right), ends)
 
     def boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
-        """-log P of both boundaries, over the answers that have an entity.
+        """-log P of both boundaries, over the answers that have an entity; for words that are
+        decided each by itself the binary cross-entropy of all of them.
 
         target: `(B, K)` long, the entity of each answer, -1 for None. mask: `(B, N)` bool.
         """

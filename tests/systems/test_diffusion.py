@@ -808,6 +808,13 @@ def test_of_equal_spans_the_highest_score_stays() -> None:
     assert rows == pytest.approx(expected) and len(found.score) == 3
 
 
+@pytest.mark.parametrize(
+    "variant, learned", [("default", True), ("paper", False), ("authors", False)]
+)
+def test_one_kind_of_noisy_spans_has_no_vector(variant: str, learned: bool) -> None:
+    assert ("network.kinds" in dict(make_head(variant=variant).named_parameters())) == learned
+
+
 def test_kinds_come_in_equal_numbers_and_everywhere() -> None:
     kinds, table = spread_kinds(256, 4).cpu(), noise_table(0, 0, 256).cpu()
     for kind in range(4):

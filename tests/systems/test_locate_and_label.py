@@ -307,6 +307,9 @@ def test_a_softmax_answers_with_its_best_label_or_none() -> None:
     head = make_head(classifier="softmax", n_labels=2)
     found = head.label_probability(torch.tensor([[0.52, 0.46, 0.02], [0.1, 0.5, 0.4]]).log())
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.0], [0.5, 0.0]]))
+    spans = Spans(*torch.tensor([[0, 0], [0, 1], [0, 1]]))
+    kept = LocateAndLabel.decode(spans, found, LocateAndLabelOptions(threshold=0.0))
+    assert kept.start.tolist() == [1] and kept.label.tolist() == [0]
 
 
 def test_words_are_dropped_once_where_there_is_no_lstm() -> None:

@@ -113,7 +113,7 @@ def pointed_steps(
     size = real.shape[1]
     # Which point of the noise tables each span has: all in order, until some are left out.
     place = torch.arange(size, device=device).expand_as(real)
-    all_kinds = on_device(spread_kinds(size, len(network.kinds)), device)
+    all_kinds = on_device(spread_kinds(size, network.n_kinds), device)
     kinds = all_kinds.expand_as(real)
     state = process.first_states(lengths, real, options.seed)
     for i, now in enumerate(times):

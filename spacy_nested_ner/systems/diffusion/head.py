@@ -89,7 +89,7 @@ class Diffusion(MatchedHead):
         real = first_of(torch.maximum(counts, gold.mask.sum(dim=1)))
         clean = self.expand(gold, lengths, real)
         # At random: in turn, a kind would tell which entity a span is a copy of.
-        kinds = torch.randint(len(self.network.kinds), real.shape, device=real.device)
+        kinds = torch.randint(self.network.n_kinds, real.shape, device=real.device)
         timestep = torch.randint(self.process.timesteps, (len(real),), device=real.device)
         state = self.process.add_noise(clean, timestep, torch.randn_like(clean))
         return NoisySpans(self.process.to_spans(state, lengths), kinds, real), state, timestep
@@ -225,7 +225,7 @@ class Diffusion(MatchedHead):
 
     def entities(self, steps: List[Denoised], options: DiffusionOptions) -> Predictions:
         """The entities among the spans of some steps, see `find_entities`."""
-        return find_entities(steps, options, len(self.network.kinds))
+        return find_entities(steps, options, self.network.n_kinds)
 
     @torch.no_grad()
     def trajectory(self, words: Tensor, mask: Tensor, options: DiffusionOptions) -> List[Denoised]:

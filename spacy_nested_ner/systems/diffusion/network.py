@@ -84,9 +84,11 @@ class DenoisingNetwork(nn.Module):
         form, h = settings.form, settings.hidden_width
         words = settings.word_width or h
         self.timesteps, self.boundary = settings.timesteps, form.boundary
+        self.n_kinds = form.span_kinds
         self.words = WordLayer(width, words, settings.lstm_layers, form.lstm_dropout)
         self.pool = SpanPooling(words, h, form.span_pooling)
-        self.kinds = nn.Parameter(torch.randn(form.span_kinds, h) * 0.5)
+        # One kind needs no vector: the same one in all spans would only make them more alike.
+        self.kinds = nn.Parameter(torch.randn(self.n_kinds, h) * 0.5) if self.n_kinds > 1 else None
         self.time = TimestepEmbedding(h)
         self.layers = nn.ModuleList(
             SpanLayer(words, h, settings.attention_heads, form.feedforward)
@@ -151,7 +153,9 @@ class DenoisingNetwork(nn.Module):
 
         time: from `at_time`, of each sentence or one for all.
         """
-        spans = self.pool(encoded.pooled, noisy.spans) + self.kinds[noisy.kinds]
+        spans = self.pool(encoded.pooled, noisy.spans)
+        if self.kinds is not None:
+            spans = spans + self.kinds[noisy.kinds]
         real, states = of_padding(noisy.real), []
         for layer, memory in zip(self.layers, encoded.memory):
             spans = layer(spans, real, memory, encoded.padding)

@@ -292,7 +292,9 @@ class LocateAndLabel(Head):
         iou, decay = options.nms_iou, options.nms_decay
         if decay < 1:
             scores = scores * soft_nms(spans, best, iou, decay).unsqueeze(1)
-        span, label = torch.nonzero((scores >= threshold) | scores.isnan(), as_tuple=True)
+        # What None or another label beats has the score 0.
+        keep = ((scores >= threshold) & (scores > 0)) | scores.isnan()
+        span, label = torch.nonzero(keep, as_tuple=True)
         return Predictions(*spans.pick(span), label, scores[span, label])
 
     def add_labels(self, n_labels: int) -> None:

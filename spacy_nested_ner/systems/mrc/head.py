@@ -2,9 +2,9 @@
 a question, an entity is an answer.
 
 A row of the batch is a sentence as it was read together with one question. The head finds the
-answers and knows no labels: the word vectors hold the question, too. What the paper leaves open
-follows its authors' later code; the early version of the paper (dice loss, no match of starts with
-ends) is a choice of two settings. Shapes: P pairs of sentence and question, N words.
+answers and knows no labels: the word vectors hold the question, too. The match and the weights of
+the losses follow the authors' later code; the dice loss of an early version of the paper is a
+setting. Shapes: P pairs of sentence and question, N words.
 """
 
 from __future__ import annotations

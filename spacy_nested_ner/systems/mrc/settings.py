@@ -31,17 +31,20 @@ class MRCSettings(ModelSettings):
     two_sided: starts are read from the first half of a word's vector, ends from the second.
     pairing: how starts and ends are paired: "match" scores each start with each end (section
         3.3.2); "span" scores them by the words between them, too; "nearest" takes the nearest end
-        (an early version of the paper).
+        (the authors' code for flat entities).
     candidates: pairs of start and end that the match score learns from: of gold ones and of those
         with a probability of at least 0.1 ("gold_and_likely") or 0.5 ("gold_and_predicted").
-    boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper.
+    boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper,
+        over a batch.
     batch_words: padded words (pieces with a PairEncoder) of questions and sentences that are read
         at once, on a GPU eight times as many: for memory and speed, it changes no span.
     """
 
     questions: Dict[str, str] = setting({}, source="section 3.1")
     question_source: Optional[str] = setting(None, source="configs/mrc_transformer.cfg")
-    query_kind: str = setting("natural", choices=("natural", "pseudo", "index"), source="table 6")
+    query_kind: str = setting(
+        "natural", choices=("natural", "pseudo", "index"), source="section 5.2"
+    )
     unanswered_share: float = setting(1.0, least=0, most=1, source="benchmarks/ablations")
     joint_layers: int = setting(0, least=0, source="configs/mrc_once_transformer.cfg")
     hidden_width: int = setting(128, least=1, source="configs/mrc_once_transformer.cfg")
@@ -49,7 +52,8 @@ class MRCSettings(ModelSettings):
     pairing: str = setting(
         "span",
         choices=("match", "span", "nearest"),
-        source='the paper has "match", its early version "nearest"; benchmarks/ablations',
+        source='the paper has "match", the authors\' code for flat entities "nearest"; '
+        "benchmarks/ablations",
     )
     candidates: str = setting(
         "gold_and_likely",

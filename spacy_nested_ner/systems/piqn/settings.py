@@ -97,7 +97,7 @@ class PIQNSettings(ModelSettings):
         choices=("words", "learned", "encoder"),
         source="configs/piqn_paper.cfg; benchmarks/ablations",
     )
-    n_queries: int = setting(60, least=1, source="figure 2")
+    n_queries: int = setting(60, least=1, source="table 9")
     queries_per_word: int = setting(1, least=1, source="a limit that `nested-ner inspect` checks")
     query_interaction: bool = setting(True, source="table 3")
     assignment: str = setting(
