@@ -9,11 +9,11 @@ ABOUT: dict = {}
 exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
 PLOTS = ["matplotlib>=3.7"]
-TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0"]
+TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0", "transformers>=4.42"]
 CURATED = ["spacy-curated-transformers>=0.3.1,<0.4"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
 PANDAS = ["pandas>=2.2"]
-SCALE = ["pyarrow>=15.0"]
+SCALE = ["pyarrow>=16.0"]
 SPARK = [*SCALE, "pyspark>=4.0", "pandas>=2.2,<3.0"]  # pyspark 4.3 warns of pandas 3
 RAY = [*SCALE, "ray[data]>=2.40"]
 DEMO = ["starlette>=1.7,<2.0", "uvicorn>=0.30"]

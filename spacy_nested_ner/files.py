@@ -37,7 +37,7 @@ DRAFT = ".spacy_nested_ner-"
 @contextmanager
 def written_together(paths: Iterable[Path]) -> Iterator[Dict[Path, Path]]:
     """For each path the path of a draft, to be written in the `with` block. All are in one folder,
-    which is made if there is none.
+    which is made if there is none. A link is replaced, not what it points to.
 
     When the block ends, all take the names of their paths. When it raises, all vanish and the
     files that had these names before stay as they were.
@@ -95,6 +95,8 @@ def settle(folder: Path) -> None:
     Raises OSError if a set cannot be completed.
     """
     for draft in folder.glob(f"{DRAFT}*") if folder.is_dir() else ():
+        if not _is_ours(draft):
+            continue
         try:
             lock = (draft / "lock").open("rb+")
         except OSError:
@@ -106,6 +108,14 @@ def settle(folder: Path) -> None:
                 if (draft / "old").is_dir():
                     _replace(draft)
                 _remove(draft)
+
+
+def _is_ours(draft: Path) -> bool:
+    """Whether this user made a draft. In a folder where everybody may write somebody else's could
+    hold anything, and would take the place of this user's files."""
+    with suppress(OSError):  # its process ends just now
+        return not hasattr(os, "geteuid") or draft.lstat().st_uid == os.geteuid()
+    return False
 
 
 def _check_file(path: Path) -> None:
@@ -177,7 +187,8 @@ def _to_disk(folder: Path) -> None:
     """Nothing is replaced by a file that only the system's memory holds."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            with path.open("rb+") as file:
+            # Windows wants to write what it brings to disk; elsewhere read-only files can be, too.
+            with path.open("rb" if os.name == "posix" else "rb+") as file:
                 os.fsync(file.fileno())
 
 

@@ -13,6 +13,7 @@ import inspect
 import math
 import re
 import sys
+import types
 import typing
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -257,7 +258,7 @@ def configured(
 
 def _kind(hint: Any) -> Tuple[Any, bool]:
     """A type hint without `Optional`, and whether that was there."""
-    if typing.get_origin(hint) is typing.Union:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
         kinds = [part for part in typing.get_args(hint) if part is not type(None)]
         return kinds[0], True
     return hint, False

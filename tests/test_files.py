@@ -146,6 +146,30 @@ def test_the_next_writer_sweeps_the_draft_of_a_killed_one(tmp_path):
     assert os.listdir(tmp_path) == ["b"]
 
 
+def test_the_draft_of_another_user_is_left_alone(tmp_path, monkeypatch):
+    """Where everybody may write it could hold anything, to be put in the place of one's files."""
+    write_set(tmp_path, "a", "mine")
+    draft = tmp_path / ".spacy_nested_ner-0"
+    for folder in ("new", "old"):
+        (draft / folder).mkdir(parents=True)
+    for file in ("lock", "new/a"):
+        (draft / file).write_text("theirs", encoding="utf8")
+    monkeypatch.setattr(os, "geteuid", lambda: draft.stat().st_uid + 1)
+    write_set(tmp_path, "b", "mine")
+    assert (tmp_path / "a").read_text(encoding="utf8") == "mine" and draft.is_dir()
+    monkeypatch.undo()
+    settle(tmp_path)
+    assert texts(tmp_path) == {"a": "theirs", "b": "mine"}
+
+
+def test_what_may_not_be_written_to_is_copied(tmp_path):
+    """A copy of a folder keeps the modes of its files. (Root may write to all.)"""
+    with written_folder(tmp_path / "model", marker="meta.json") as draft:
+        (draft / "meta.json").write_text("{}", encoding="utf8")
+        (draft / "meta.json").chmod(0o444)
+    assert texts(tmp_path) == {"model/meta.json": "{}"}
+
+
 def test_the_draft_of_a_process_that_lives_stays(tmp_path):
     with written_together([tmp_path / "a"]) as drafts:
         drafts[tmp_path / "a"].write_text("new", encoding="utf8")

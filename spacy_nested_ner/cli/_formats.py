@@ -18,4 +18,6 @@ class FormatsCommand(TyperCommand):
         """Write the formats below the options."""
         rows = sorted(self.formats().items())
         with formatter.section("Formats"):
-            formatter.write_dl([(name, text.strip().splitlines()[0]) for name, text in rows])
+            formatter.write_dl(
+                [(name, next(iter(text.strip().splitlines()), "")) for name, text in rows]
+            )

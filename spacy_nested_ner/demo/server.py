@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -10,10 +11,9 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Awaitable, Callable, Dict, List, Sequence, Tuple
 
-from spacy_nested_ner.demo.panes import Pane, Unreadable, example_text
+from spacy_nested_ner.demo.panes import OVERLAP, Pane, Unreadable, example_text
 
 try:
-    import anyio
     import uvicorn
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
@@ -58,7 +58,7 @@ def make_app(panes: Sequence[Pane], host: str) -> Starlette:
     host: that it listens on. On a loopback one, a request must name such a host: a web page that
     gives its own name the address of this machine gets no answer.
     """
-    locks = {id(pane.nlp): anyio.Lock() for pane in panes}
+    locks = {id(pane.nlp): asyncio.Lock() for pane in panes}
     longest = max(pane.nlp.max_length for pane in panes)
     facts = {
         "panes": [pane.facts() for pane in panes],
@@ -176,10 +176,14 @@ def _wanted(body: Any, n_panes: int) -> Tuple[int, Dict[str, Any]]:
     given = dict(body) if isinstance(body, dict) else {}
     pane, text = given.pop("pane", None), given.get("text")
     known = given.keys() <= {"text", "threshold", "overlap"}
+    threshold, overlap = given.get("threshold"), given.get("overlap")
+    known &= threshold is None or (isinstance(threshold, (int, float)) and 0 <= threshold <= 1)
+    known &= overlap is None or overlap in OVERLAP
     if not known or not isinstance(text, str) or pane not in range(n_panes):
         raise HTTPException(
             400,
             f"Send an object with pane (a number below {n_panes}), text and, if they are not to be "
-            "the component's own, threshold and overlap.",
+            "the component's own, threshold (0 to 1) and overlap "
+            f"({', '.join(map(json.dumps, OVERLAP))}).",
         )
     return int(pane), given

@@ -1,4 +1,8 @@
-"""What `spacy train` does beside learning: thresholds of what it saves, and a word at the end."""
+"""What `spacy train` does beside learning: thresholds of what it saves, and a word at the end.
+
+spaCy loads this module with any pipeline, as it looks for its own logger among those of all
+packages: what needs torch or scipy is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import warnings
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 import srsly
 from spacy.language import Language
@@ -18,16 +22,11 @@ from spacy.training.loggers import console_logger_v3
 from spacy.util import SimpleFrozenList, registry, resolve_dot_names
 from wasabi import Printer
 
-from spacy_nested_ner.evaluation.scores.fit_thresholds import (
-    NOTHING_RIGHT,
-    Fit,
-    describe,
-    fit_thresholds,
-    scored_pipes,
-    with_thresholds,
-)
 from spacy_nested_ner.files import written_folder
 from spacy_nested_ner.training.budget import UNTIL_TIME_IS_UP
+
+if TYPE_CHECKING:
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
 
 RATES = ("learn_rate", "head_learn_rate")
 WHOLE = 0.9
@@ -45,6 +44,12 @@ def make_fit_threshold() -> Callable[[Language], Language]:
     `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it is. A training
     that is interrupted is saved at once, with the thresholds that were chosen last.
     """
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import (
+        NOTHING_RIGHT,
+        scored_pipes,
+        with_thresholds,
+    )
+
     saved: Dict[bytes, Dict[str, Fit]] = {}
     warned: set = set()
 
@@ -91,6 +96,8 @@ def _whole_on_disk(nlp: Language) -> Language:
 
 
 def _fit_on_dev(nlp: Language) -> Tuple[Dict[str, Fit], Dict[str, str]]:
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import fit_thresholds
+
     try:
         frozen = nlp.config.interpolate()["training"]["frozen_components"]
         return fit_thresholds(nlp, _dev_examples(nlp), frozen)
@@ -106,6 +113,8 @@ def _dev_examples(nlp: Language) -> List[Example]:
 
 def _dev_is_empty(nlp: Language) -> bool:
     """Whether the dev data is there, but holds no entity under the key of any component."""
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_pipes
+
     keys = {pipe.key for pipe in scored_pipes(nlp).values()}
     try:
         examples = _dev_examples(nlp)
@@ -125,6 +134,8 @@ def make_console_logger(
 
     Raises ValueError for another progress bar.
     """
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit, describe
+
     if progress_bar not in ("train", None):
         raise ValueError(f'progress_bar must be "train" or null, not {progress_bar!r}.')
     make_table = console_logger_v3(progress_bar=progress_bar, output_file=output_file)
@@ -190,7 +201,7 @@ def _problems(
     by_time = training["batcher"]["@batchers"] == UNTIL_TIME_IS_UP
     length = "--training.batcher.minutes" if by_time else "--training.max_steps"
     first_best = min(step for score, step in scores if score == best)
-    rising = _still_rising(training["optimizer"], last_step)
+    rising = not by_time and _still_rising(training["optimizer"], last_step)
     cut = _cut_short(training, last_step, last_step - first_best)
     if cut == "patience" and best:
         rising = False  # it is there to end a training that gains nothing more

@@ -96,11 +96,12 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     """
     if not 0 <= warmup < 1:
         raise ValueError(f"{LINEAR_OVER_TIME}: warmup is a share of the time, got {warmup}.")
+    earlier = CLOCK.begin  # of a training before this one, in the same process
     while True:
-        share = CLOCK.share()
+        share = 0.0 if CLOCK.begin == earlier else CLOCK.share()
         yield initial_rate * min(share / warmup if warmup else 1.0, (1 - share) / (1 - warmup))
         # An optimizer takes the first one when it is made; the next comes after the first batch.
-        if CLOCK.begin is None:
+        if CLOCK.begin == earlier:
             raise ValueError(
                 f"{LINEAR_OVER_TIME}: no time is counted, so the rate would never change. Set the "
                 f"batcher of [training] to {UNTIL_TIME_IS_UP}, or take {WARMUP_LINEAR}."

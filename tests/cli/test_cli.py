@@ -15,6 +15,7 @@ import srsly
 from spacy.tokens import DocBin, Span
 from wasabi import msg
 
+from spacy_nested_ner.cli.convert import ConvertCommand
 from spacy_nested_ner.cli.output import plain_output
 from tests.cli.commands import page_data, run
 
@@ -153,6 +154,13 @@ def test_the_help_lists_the_formats(command):
     output = run(command, "--help")
     assert "papers-json JSON of PIQN, Locate and Label and DiffusionNER" in output
     assert ("few-nerd Few-NERD: bare labels" in output) == (command == "convert")
+
+
+def test_the_help_lists_a_reader_without_a_description(monkeypatch):
+    monkeypatch.setattr(
+        ConvertCommand, "formats", lambda self: {"mine": "", "other": "Other files."}
+    )
+    assert "other Other files." in run("convert", "--help")
 
 
 COLUMNS = "The O O\nIL-2 B-DNA B-protein\ngene I-DNA O\n\nNo O O\n\n"

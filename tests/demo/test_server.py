@@ -128,6 +128,11 @@ def test_another_site_is_not_allowed_to_send_json(url):
         b'{"pane": 0, "text": 3}',
         b'{"pane": 0, "text": null}',
         b'{"pane": 0, "text": "x", "batch_words": 1}',
+        b'{"pane": 0, "text": "x", "threshold": 7}',
+        b'{"pane": 0, "text": "x", "threshold": "0.5"}',
+        b'{"pane": 0, "text": "x", "threshold": NaN}',
+        b'{"pane": 0, "text": "x", "overlap": "some"}',
+        b'{"pane": 0, "text": "x", "overlap": ["flat"]}',
     ],
 )
 def test_what_is_no_request(url, content):

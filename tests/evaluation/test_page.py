@@ -91,6 +91,15 @@ def test_kinds_of_errors(gold, found, kinds):
     assert (compared.gold[0].kind, compared.predicted[0].kind) == kinds
 
 
+def test_what_is_scored_is_shown():
+    """As scores have it: whitespace is no entity, of equal spans the higher score counts."""
+    words = ["Bank", "of", " ", "China"]
+    gold = make_doc(words, [(0, 4, "ORG"), (2, 3, "GPE")])
+    compared = compare_one(gold, make_doc(words, [(0, 4, "ORG"), (0, 4, "ORG")], [0.75, 0.25]))
+    assert compared.gold == [Mark(0, 4, "ORG", "right", 1)]
+    assert compared.predicted == [Mark(0, 4, "ORG", "right", 1, 0.75)]
+
+
 def test_errors_are_compared_with_errors_only():
     """The outer entity was found: what overlaps it alone is spurious."""
     compared = compare_one(

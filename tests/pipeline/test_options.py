@@ -174,6 +174,22 @@ class Silent(Documented):
     rate: int = setting(2)
 
 
+@dataclass(frozen=True)
+class Newer(Settings):
+    """Settings with today's spelling of a type.
+
+    size: may be null.
+    """
+
+    size: int | None = setting(None, least=1)
+
+
+def test_a_type_may_be_spelled_with_a_bar():
+    assert (Newer().size, Newer(size=3).size) == (None, 3)
+    with pytest.raises(ValueError, match="size must be null or a whole number of at least 1"):
+        Newer(size="3")
+
+
 def test_the_docstring_says_what_a_setting_means():
     assert describe(Documented)["size"].meaning == 'how much: "few", or size: of all'
     with pytest.raises(ValueError, match="docstring of Silent must say what rate means"):

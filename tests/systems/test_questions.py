@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import pytest
+import srsly
 from thinc.api import Model
 
 from spacy_nested_ner.systems.mrc.questions import (
@@ -42,7 +43,12 @@ FEW_NERD = {
 
 
 def make_model(labels: str = "DNA cell_line X", **attrs: Any) -> Model:
-    known = {"questions": {}, "question_source": None, "query_kind": "natural"}
+    known = {
+        "questions": {},
+        "questions_read": {},
+        "question_source": None,
+        "query_kind": "natural",
+    }
     return Model("asks", _call, attrs={**known, **attrs, "labels": labels.split()})
 
 
@@ -104,6 +110,15 @@ def test_given_questions_win_over_the_source_and_missing_ones_are_told_once() ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         collect_questions(model)
+
+
+def test_a_second_initialize_reads_the_file_again(tmp_path) -> None:
+    path = tmp_path / "questions.json"
+    model = make_model("ORG PER", questions={"PER": "Mine?"}, question_source=str(path))
+    for asked in ("Which companies?", "Which banks?"):
+        srsly.write_json(path, {"ORG": asked, "PER": "Whom?"})
+        collect_questions(model)
+        assert questions_of(model) == [asked, "Mine?"]
 
 
 @pytest.mark.parametrize("label", ["bio:DNA", "a=b", "#gene"])

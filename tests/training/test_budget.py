@@ -87,6 +87,20 @@ def test_rates_without_a_time_are_an_error(seconds) -> None:
         optimizer.step_schedules()
 
 
+def test_rates_do_not_follow_the_time_of_an_earlier_training(seconds) -> None:
+    next(budget.until_time_is_up(pairs, minutes=1)(range(2)))
+    seconds[0] += 60
+    rates = budget.linear_over_time(0.01, warmup=0)
+    assert next(rates) == 0.01
+    with pytest.raises(ValueError, match="no time is counted"):
+        next(rates)
+    rates = budget.linear_over_time(0.01, warmup=0)
+    next(rates)
+    next(budget.until_time_is_up(pairs, minutes=1)(range(2)))
+    seconds[0] += 30
+    assert next(rates) == pytest.approx(0.005)
+
+
 def test_cpu_time_is_counted_for_each_thread(seconds, monkeypatch) -> None:
     import torch
 

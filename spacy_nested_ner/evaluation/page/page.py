@@ -35,7 +35,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
     GoldOrder,
     no_gold,
-    span_scores,
+    read_entities,
 )
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
@@ -184,16 +184,16 @@ def _inside(marks: Sequence[Mark], first: int, last: int) -> List[Mark]:
 
 
 def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float]]]:
-    """Spans by their characters without whitespace, with their scores."""
+    """Spans by their characters without whitespace, with their scores: those that are scored, see
+    `read_entities`."""
     solid = solid_offsets(doc.text)
-    spans = list(doc.spans.get(spans_key, []))
-    scores = span_scores(doc, spans_key) if spans else np.zeros(0)
+    spans = {
+        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_): span
+        for span in doc.spans.get(spans_key, [])
+    }
     return {
-        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_): (
-            span,
-            None if np.isnan(score) else round(float(score), 4),
-        )
-        for span, score in zip(spans, scores.tolist())
+        entity: (spans[entity], None if np.isnan(score) else round(score, 4))
+        for entity, score in (read_entities(doc, spans_key) or {}).items()
     }
 
 

@@ -60,7 +60,7 @@ class MRCSystem(System):
     def attributes(self, settings: ModelSettings) -> Dict[str, Any]:
         assert isinstance(settings, MRCSettings)
         names = ("questions", "question_source", "query_kind", "unanswered_share")
-        return {name: getattr(settings, name) for name in names}
+        return {"questions_read": {}, **{name: getattr(settings, name) for name in names}}
 
     def prepare(self, model: Any) -> None:
         collect_questions(model)

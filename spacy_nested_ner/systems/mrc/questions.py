@@ -110,8 +110,8 @@ def number_word(number: int) -> str:
     return TENS[tens - 2] + (f" {SMALL_NUMBERS[ones - 1]}" if ones else "")
 
 
-# The questions of a model, in its attributes: "labels", "questions", "query_kind" and
-# "question_source".
+# The questions of a model, in its attributes: "labels", "questions" (given), "questions_read" (from
+# "question_source", at the last `initialize`) and "query_kind".
 
 
 def questions_of(model: Model) -> List[str]:
@@ -121,8 +121,13 @@ def questions_of(model: Model) -> List[str]:
         return [number_word(i + 1) for i in range(len(labels))]
     if kind == "pseudo":
         return [label_name(label) for label in labels]
-    given = model.attrs["questions"]
-    return [given.get(label) or from_template(label) for label in labels]
+    known = _known(model)
+    return [known.get(label) or from_template(label) for label in labels]
+
+
+def _known(model: Model) -> Dict[str, str]:
+    """All questions by label: those given come before those read."""
+    return {**model.attrs["questions_read"], **model.attrs["questions"]}
 
 
 NOT_IN_A_CONFIG = (
@@ -134,8 +139,7 @@ NOT_IN_A_CONFIG = (
 def collect_questions(model: Model) -> None:
     """Read the source; the model's own questions win over it. Warns of labels without a question
     and of labels that share one."""
-    given = model.attrs["questions"]
-    model.attrs["questions"] = {**read_questions(model.attrs["question_source"]), **given}
+    model.attrs["questions_read"] = read_questions(model.attrs["question_source"])
     report_templates(model, model.attrs["labels"])
     _report_alike(model)
 
@@ -156,7 +160,8 @@ def _report_alike(model: Model) -> None:
 
 def report_templates(model: Model, labels: List[str]) -> None:
     """Warn once of all these labels that have no question."""
-    missing = [label for label in labels if label not in model.attrs["questions"]]
+    known = _known(model)
+    missing = [label for label in labels if label not in known]
     if missing and model.attrs["query_kind"] == "natural":
         hint = NOT_IN_A_CONFIG if any(map(is_not_in_a_config, missing)) else ""
         warnings.warn(

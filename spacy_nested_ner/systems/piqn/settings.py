@@ -106,7 +106,7 @@ class PIQNSettings(ModelSettings):
     quantity: float = setting(
         0.75, least=0, most=1, source="eq. 9; configs/piqn_paper.cfg; benchmarks/ablations"
     )
-    match_anchor: float = setting(1.0, source="benchmarks/ablations")
+    match_anchor: float = setting(1.0, least=0, source="benchmarks/ablations")
 
     @property
     def form(self) -> Variant:
