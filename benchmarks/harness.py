@@ -18,7 +18,7 @@ from thinc.compat import has_cupy_gpu
 
 from spacy_nested_ner.comparison import trainings
 from spacy_nested_ner.comparison.tables import results_in
-from spacy_nested_ner.comparison.trainings import write_result
+from spacy_nested_ner.files import write_json
 
 # Options of several benchmarks.
 Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
@@ -43,7 +43,7 @@ def command() -> str:
 def write_output(path: Optional[Path], result: Dict[str, Any]) -> None:
     """A result and its provenance, where a file is asked for."""
     if path is not None:
-        write_result(path, {**provenance(), **result})
+        write_json(path, {**provenance(), **result})
 
 
 def results_of(folder: Path) -> List[Dict[str, Any]]:
@@ -88,7 +88,7 @@ class Results:
             self.is_new = False
         self.cells[key] = {**cell, "run": len(self.file["runs"]) - 1}
         if self.path is not None:
-            write_result(self.path, self.file)
+            write_json(self.path, self.file)
 
 
 class Stopwatch:

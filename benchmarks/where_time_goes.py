@@ -21,7 +21,8 @@ from benchmarks import tables
 from benchmarks.harness import Data, in_process, provenance, result_of
 from benchmarks.shares import Place, Shares
 from benchmarks.systems import FINDING, SYSTEMS, read, shipped_optimizer, untrained_system
-from spacy_nested_ner.comparison.trainings import bare, write_result
+from spacy_nested_ner.comparison.trainings import bare
+from spacy_nested_ner.files import write_json
 from spacy_nested_ner.model.head_model import collect_spans, head_shim
 from spacy_nested_ner.model.types import encoder_of
 from spacy_nested_ner.pipeline.component import NestedNER
@@ -62,7 +63,7 @@ def run(
         result["docs"], result["systems"][name] = found.pop("docs"), found
         total = found["seconds"]
         typer.echo(f"{name}: {total['prediction']:.1f} s, {total['training']:.1f} s", err=True)
-        write_result(output / "shares.json", result)
+        write_json(output / "shares.json", result)
     report(output)
 
 

@@ -24,6 +24,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Dict, Iterable, Iterator, List
 
+import srsly
+
 try:
     import fcntl
 except ImportError:  # Windows: drafts of a killed process stay there
@@ -80,6 +82,12 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     with _draft(path.parent) as new:
         (new / path.name).mkdir()
         yield new / path.name
+
+
+def write_json(path: Path, content: Any) -> None:
+    """JSON that is there whole or not at all."""
+    with written_together([path]) as drafts:
+        drafts[path].write_text(srsly.json_dumps(content, indent=2) + "\n", encoding="utf8")
 
 
 def as_written(name: str) -> str:

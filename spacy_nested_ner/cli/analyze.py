@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional,
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.evaluate import short_names
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
-from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_as_one, read_examples
+from spacy_nested_ner.cli.pipelines import (
+    check_data,
+    load_pipeline,
+    read_as_one,
+    read_examples,
+    short_names,
+)
 
 if TYPE_CHECKING:
     from spacy.language import Language

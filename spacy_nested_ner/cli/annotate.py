@@ -9,6 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import NOT_REGISTERED, UNKNOWN
 from spacy_nested_ner.cli.texts import SHOWN, counted, files_to_read, some
 
@@ -71,7 +72,7 @@ def annotate_cli(
     from spacy_nested_ner.scale.workers import Job
 
     columns = Columns(text, id_column)
-    try:
+    with failing("Cannot annotate the texts. Nothing was written."):
         import_arrow()
         annotator = Annotator(
             model, spans_key=spans_key, batch_size=batch_size, details=details, gpu_id=gpu_id
@@ -81,8 +82,6 @@ def annotate_cli(
             raise ValueError(f"{input_path} holds no texts.")
         _check_ids(fragments, columns)
         begin(output_path, manifest_of(annotator, columns, limit, fragments, code), resume)
-    except (ValueError, ImportError, OSError) as err:
-        msg.fail("Cannot annotate the texts. Nothing was written.", str(err), exits=1)
     _run(Job(annotator, columns, output_path, code), fragments, workers)
 
 

@@ -40,9 +40,8 @@ def card_cli(
     pipeline: `spacy package` makes its README of it."""
     import srsly
 
-    from spacy_nested_ner.cli.evaluate import write_json
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
-    from spacy_nested_ner.files import written_folder
+    from spacy_nested_ner.files import write_json, written_folder
 
     path = model / "meta.json"
     with failing("Cannot write a model card."):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, Iterator, List
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.init import DevArg, LangOpt, TrainArg
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.init import DevArg
+from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
 from spacy_nested_ner.cli.output import failing
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
-from spacy_nested_ner.cli.options import SpansKeyOpt
+from spacy_nested_ner.cli.options import LangOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, print_table
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
@@ -111,7 +111,6 @@ FractionsOpt = Annotated[str, typer.Option(help="Shares of train, dev and test i
 ResplitOpt = Annotated[
     bool, typer.Option("--resplit", help="Split by document even if the corpus has a split")
 ]
-LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 
 
 def convert_cli(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, List
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.evaluate import short_names
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelsArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import installed_pipelines, load_pipeline
+from spacy_nested_ner.cli.pipelines import installed_pipelines, load_pipeline, short_names
 
 if TYPE_CHECKING:
     from spacy_nested_ner.demo.panes import Pane

@@ -27,6 +27,7 @@ from spacy_nested_ner.cli.pipelines import (
     not_gold,
     read_as_one,
     read_gold,
+    short_names,
 )
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def evaluate_cli(
             models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens
         )
         if output_path is not None:
+            from spacy_nested_ner.files import write_json
+
             write_json(output_path, report)
     print_report(report, verbose)
     if output_path is not None:
@@ -167,26 +170,6 @@ def _progress(docs: "Iterator[Doc]", total: int, what: str) -> "Iterable[Doc]":
     from tqdm import tqdm
 
     return tqdm(docs, total=total, desc=f"From {what}", unit=" docs", leave=False, disable=None)
-
-
-def write_json(path: Path, report: Dict[str, Any]) -> None:
-    """Write the report, whole or not at all."""
-    import srsly
-
-    from spacy_nested_ner.files import written_together
-
-    with written_together([path]) as drafts:
-        srsly.write_json(drafts[path], report)
-
-
-def short_names(models: Sequence[str], least: int = 1) -> List[str]:
-    """Short names: the last parts of the paths that tell the pipelines apart, `least` at least."""
-    parts = [Path(model).parts or (model,) for model in models]
-    for size in range(least, max(least, *map(len, parts)) + 1):
-        names = ["/".join(part[-size:]) for part in parts]
-        if len(set(names)) == len(set(models)):
-            break
-    return names
 
 
 def print_report(report: Dict[str, Any], verbose: bool = False) -> None:

@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
-from spacy_nested_ner.cli.options import SpansKeyOpt
+from spacy_nested_ner.cli.options import GoldArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
@@ -28,7 +28,6 @@ class ExportCommand(FormatsCommand):
 
 
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Format to write, see below")]
-DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write")]
 QuestionsOpt = Annotated[
     Optional[str],
@@ -42,7 +41,7 @@ LangOpt = Annotated[str, typer.Option(help="Language of the docs")]
 
 def export_cli(
     corpus_format: FormatArg,
-    data_path: DataArg,
+    data_path: GoldArg,
     output_path: OutputArg,
     spans_key: SpansKeyOpt = "sc",
     questions: QuestionsOpt = None,

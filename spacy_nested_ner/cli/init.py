@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
 from spacy_nested_ner.cli.output import failing
 
 
@@ -21,9 +21,6 @@ class Optimize(str, Enum):
     accuracy = "accuracy"
 
 
-TrainArg = Annotated[
-    Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
-]
 DevArg = Annotated[
     Path, typer.Argument(metavar="DEV", help="Development data, .spacy file or folder")
 ]
@@ -48,7 +45,6 @@ MinutesOpt = Annotated[
     Optional[float],
     typer.Option(help="Length of the training on this machine; some steps are run to measure it"),
 ]
-LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 ForceOpt = Annotated[bool, typer.Option("--force", "-F", help="Write over a file that is there")]
 
 

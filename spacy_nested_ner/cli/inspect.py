@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional,
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt, TrainArg
 from spacy_nested_ner.cli.output import failing, print_table
 from spacy_nested_ner.cli.pipelines import blank_pipeline, not_gold, read_as_one, read_examples
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from spacy_nested_ner.evaluation.data.limits import Component
 
-TrainArg = Annotated[
-    Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
-]
 DevArg = Annotated[
     Optional[Path], typer.Argument(metavar="[DEV]", help="Development data, .spacy file or folder")
 ]
@@ -53,7 +50,7 @@ def inspect_cli(
     each system can hold."""
     import srsly
 
-    from spacy_nested_ner.cli.evaluate import write_json
+    from spacy_nested_ner.files import write_json
 
     with failing("Cannot inspect the data."):
         report = inspect(train_path, dev_path, config_path, spans_key, lang, rare)

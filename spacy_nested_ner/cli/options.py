@@ -18,6 +18,10 @@ DataArg = Annotated[
     Optional[Path],
     typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder", show_default=False),
 ]
+TrainArg = Annotated[
+    Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
+]
+GoldArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
 TextsArg = Annotated[
     Path,
     typer.Argument(
@@ -26,6 +30,7 @@ TextsArg = Annotated[
     ),
 ]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
+LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
 TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]
 

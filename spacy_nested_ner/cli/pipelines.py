@@ -34,6 +34,16 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
     return data_path
 
 
+def short_names(models: Sequence[str], least: int = 1) -> List[str]:
+    """Short names: the last parts of the paths that tell the pipelines apart, `least` at least."""
+    parts = [Path(model).parts or (model,) for model in models]
+    for size in range(least, max(least, *map(len, parts)) + 1):
+        names = ["/".join(part[-size:]) for part in parts]
+        if len(set(names)) == len(set(models)):
+            break
+    return names
+
+
 def _is_data(path: Path) -> bool:
     return path.suffix == ".spacy" and not path.is_dir()
 

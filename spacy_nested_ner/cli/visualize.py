@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, NamedTuple, Option
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, GoldArg, GpuOpt, ModelArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
     check_data,
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from spacy_nested_ner.evaluation.page.page import Comparison
 
 
-ModelArg = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or package name of a trained pipeline")
-]
-DataArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
 LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
@@ -48,7 +44,7 @@ class ScoresSource(NamedTuple):
 
 def visualize_cli(
     model: ModelArg,
-    data_path: DataArg,
+    data_path: GoldArg,
     output_path: OutputArg,
     spans_key: SpansKeyOpt = "sc",
     limit: LimitOpt = 2000,

@@ -32,7 +32,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
 )
 from spacy_nested_ner.evaluation.scores.own_thresholds import keeps_spans
 from spacy_nested_ner.evaluation.scores.thresholds import f_at
-from spacy_nested_ner.files import written_together
+from spacy_nested_ner.files import write_json
 from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
@@ -92,7 +92,7 @@ def train_each(
         else:
             say(f"{task.target}: training")
             found = {"settings": task.settings, **provenance(), **about, **_in_process(one, task)}
-            write_result(task.target, found)
+            write_json(task.target, found)
         results.append(srsly.read_json(task.target))
     return results
 
@@ -115,12 +115,6 @@ def other_settings(found: Dict[str, Any], wanted: Dict[str, Any]) -> str:
         if found.get(key, value) != value and key not in ignored
     ]
     return ", ".join(f"{key} {found[key]}" for key in other)
-
-
-def write_result(path: Path, result: Any) -> None:
-    """JSON that is there whole or not at all."""
-    with written_together([path]) as drafts:
-        drafts[path].write_text(srsly.json_dumps(result, indent=2) + "\n", encoding="utf8")
 
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, Any]:

@@ -23,7 +23,7 @@ from spacy_nested_ner.encoders.protocol import (
 )
 from spacy_nested_ner.encoders.question_cache import QuestionCache, state_of
 from spacy_nested_ner.encoders.shim import ModuleShim
-from spacy_nested_ner.encoders.words import declared_width, encode_words, initialize_tok2vec
+from spacy_nested_ner.encoders.words import encode_words, initialize_tok2vec
 from spacy_nested_ner.layers.cross_encoder import CrossEncoder
 from spacy_nested_ner.layers.late_interaction import LateCrossEncoder, LateInteraction
 
@@ -79,12 +79,7 @@ def init(
     """Initialise what reads the words, and build the transformer for its width."""
     tok2vec, own = model.get_ref("tok2vec"), model.maybe_get_ref("question_tok2vec")
     readers = [tok2vec] if own is None else [tok2vec, own]
-    if X is None:
-        for reader in readers:
-            reader.initialize()
-        widths = [declared_width(reader) for reader in readers]
-    else:
-        widths = [initialize_tok2vec(reader, X[0]) for reader in readers]
+    widths = [initialize_tok2vec(reader, X[0] if X else []) for reader in readers]
     question_width = widths[1] if own is not None else None
     _cross_shim(model).build(width=widths[0], question_width=question_width)
 

@@ -30,7 +30,7 @@ from spacy_nested_ner.encoders.word_features import (
     vectors_width,
     word_forms,
 )
-from spacy_nested_ner.encoders.words import encode_words, to_torch
+from spacy_nested_ner.encoders.words import encode_words, initialize_tok2vec, to_torch
 from spacy_nested_ner.layers.hybrid import HybridWords
 from spacy_nested_ner.settings import Settings, configured, setting
 
@@ -198,8 +198,10 @@ def _check_tok2vec(
 def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> None:
     """Initialise the contextual part on the docs and build the others for its width."""
     docs = [doc for doc in X or [] if len(doc)]
-    tok2vec_width = _init_vectors(_contextual(model), docs, "contextual part")
-    embed_width = _init_vectors(_embed(model), docs, "embedding layer")
+    tok2vec_width, embed_width = (
+        0 if part is None else initialize_tok2vec(part, docs)
+        for part in (_contextual(model), _embed(model))
+    )
     static = _static_width(docs) if model.attrs["static_vectors"] else 0
     shim = parts_shim(model)
     settings = shim.settings
@@ -210,19 +212,6 @@ def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> N
         )
     shim.build(tok2vec_width=tok2vec_width, vectors_width=static, embed_width=embed_width)
     model.set_dim("nO", shim.module.width, force=True)
-
-
-def _init_vectors(tok2vec: Optional[Tok2VecModel], docs: List[Doc], part: str) -> int:
-    """Width of a part that is a model of its own, 0 if there is none."""
-    if tok2vec is None:
-        return 0
-    if docs:
-        tok2vec.initialize(X=docs)
-        return tok2vec.predict(docs[:1])[0].shape[1]
-    tok2vec.initialize()
-    if not tok2vec.has_dim("nO"):
-        raise ValueError(_needs_examples(part))
-    return tok2vec.get_dim("nO")
 
 
 def _static_width(docs: List[Doc]) -> int:

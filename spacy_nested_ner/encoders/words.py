@@ -3,7 +3,7 @@
 import contextlib
 import os
 import threading
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -107,15 +107,16 @@ def gradient_of(gradient: Optional[Tensor], like: Tensor) -> Any:
     return torch2xp(like.new_zeros(like.shape) if gradient is None else gradient)
 
 
-def initialize_tok2vec(tok2vec: Tok2VecModel, docs: List[Any]) -> int:
-    """Initialise a token-to-vector model on docs, not all empty; the width of its vectors."""
+def initialize_tok2vec(tok2vec: Any, docs: Iterable[Any]) -> int:
+    """Initialise a token-to-vector model on docs; the width of its vectors.
+
+    Raises ValueError if there is no doc with words and the model does not tell its width.
+    """
     docs = [doc for doc in docs if len(doc)]
-    tok2vec.initialize(X=docs)
-    return tok2vec.predict(docs)[0].shape[1]
-
-
-def declared_width(tok2vec: Tok2VecModel) -> int:
-    """The width that a model tells without examples; ValueError if it does not."""
+    if docs:
+        tok2vec.initialize(X=docs)
+        return tok2vec.predict(docs[:1])[0].shape[1]
+    tok2vec.initialize()
     if not tok2vec.has_dim("nO"):
         raise ValueError(
             "Cannot tell the width of the encoder without examples: call nlp.initialize with a "

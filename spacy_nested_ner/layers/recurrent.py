@@ -30,9 +30,9 @@ class BiRNN(nn.Module):
     ) -> None:
         super().__init__()
         if cell not in CELLS:
-            raise ValueError(f"{type(self).__name__}: cell must be one of {', '.join(CELLS)}.")
+            raise ValueError(f"BiRNN: cell must be one of {', '.join(CELLS)}.")
         if hidden % 2:
-            raise ValueError(f"{type(self).__name__}: the output width must be even, got {hidden}.")
+            raise ValueError(f"BiRNN: the output width must be even, got {hidden}.")
         widths = [width] + [hidden] * (layers - 1)
         layer = CELLS[cell]
         self.ahead = nn.ModuleList(layer(w, hidden // 2, batch_first=True) for w in widths)
@@ -51,20 +51,6 @@ class BiRNN(nn.Module):
                 words = self.dropout(words)
             words = _read_both(ahead, back, words, mirror)
         return words
-
-
-class BiLSTM(BiRNN):
-    """A `BiRNN` of LSTM cells."""
-
-    def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
-        super().__init__(width, hidden, layers, dropout, cell="lstm")
-
-
-class BiGRU(BiRNN):
-    """A `BiRNN` of gated recurrent units."""
-
-    def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
-        super().__init__(width, hidden, layers, dropout, cell="gru")
 
 
 def last_states(states: Tensor, mask: Tensor) -> Tensor:

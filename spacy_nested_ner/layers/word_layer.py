@@ -6,7 +6,7 @@ from typing import Optional
 
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.recurrent import BiRNN
 
 
 class WordLayer(nn.Module):
@@ -21,7 +21,7 @@ class WordLayer(nn.Module):
     def __init__(self, width: int, hidden: int, lstm_layers: int, lstm_dropout: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, hidden, lstm_layers, lstm_dropout) if lstm_layers else None
+        self.lstm = BiRNN(width, hidden, lstm_layers, lstm_dropout) if lstm_layers else None
         self.project: Optional[nn.Module] = None
         if self.lstm is None:
             self.project = nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden))

@@ -13,7 +13,7 @@ from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
 from spacy_nested_ner.encoders.shim import ModuleShim
-from spacy_nested_ner.encoders.words import declared_width, initialize_tok2vec
+from spacy_nested_ner.encoders.words import initialize_tok2vec
 from spacy_nested_ner.model.pairs import read_pairs
 from spacy_nested_ner.model.rows import Reading, Rows, read_with_queries, read_words
 from spacy_nested_ner.model.shim import HeadShim
@@ -97,8 +97,7 @@ def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None
     head = model.get_ref("head")
     system_of(model).prepare(model)
     if X is None or not len(X.segments):
-        tok2vec.initialize()
-        width = declared_width(tok2vec)
+        width = initialize_tok2vec(tok2vec, [])
     elif isinstance(tok2vec, (QueryEncoderModel, PairEncoderModel)):
         sample: Any = (X.docs, X.segments)
         tok2vec.initialize(X=sample)

@@ -167,7 +167,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
     """
     path, done = Path(fragment.path), 0
     with _reading(fragment.file):
-        pairs = KINDS[kind_of(path)].read(path, fragment.place, fragment.first, columns)
+        pairs = KINDS[kind_of(path)].read(path, fragment.place, columns)
         pairs = islice(pairs, fragment.rows)
         while batch := list(islice(pairs, size)):
             start = fragment.first + done + 1
@@ -258,7 +258,7 @@ def _cut_parquet(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     yield from enumerate(counts)
 
 
-def _read_parquet(path: Path, group: int, first: int, columns: Columns) -> Iterator[Pair]:
+def _read_parquet(path: Path, group: int, columns: Columns) -> Iterator[Pair]:
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
@@ -320,7 +320,7 @@ def _cut_text(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     return _cut_lines(path, lambda line: True)
 
 
-def _read_text(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+def _read_text(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     for line in _lines(path, place):
         yield None, _decoded(line)
 
@@ -334,7 +334,7 @@ def _cut_json(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     return _cut_lines(path, bytes.strip)
 
 
-def _read_json(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+def _read_json(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     for line in filter(bytes.strip, _lines(path, place)):
         row = _json_row(line)
         if isinstance(row, Unusable):
@@ -421,7 +421,7 @@ def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     yield place, rows
 
 
-def _read_csv(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+def _read_csv(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     text, name = _csv_columns(path, columns)
     with unpacked(path) as file:
         if file.seekable():
@@ -462,7 +462,7 @@ def _cut_docs(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
         yield start, min(FRAGMENT_ROWS, count - start)
 
 
-def _read_docs(path: Path, place: int, first: int, columns: Columns) -> Iterator[Pair]:
+def _read_docs(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     import spacy
 
     docs = _doc_bin(path)
@@ -476,7 +476,7 @@ def _read_docs(path: Path, place: int, first: int, columns: Columns) -> Iterator
 @dataclass(frozen=True)
 class _Kind:
     cut: Callable[[Path, Columns], Iterator[Tuple[int, int]]]
-    read: Callable[[Path, int, int, Columns], Iterator[Pair]]
+    read: Callable[[Path, int, Columns], Iterator[Pair]]
 
 
 KINDS: Dict[str, _Kind] = {

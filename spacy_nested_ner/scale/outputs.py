@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import srsly
 
-from spacy_nested_ner.files import settle, written_together
+from spacy_nested_ner.files import settle, write_json, written_together
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment, read
 
@@ -78,8 +78,7 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and holds no {MANIFEST}. Give another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with written_together([path]) as drafts:
-        srsly.write_json(drafts[path], manifest)
+    write_json(path, manifest)
 
 
 def withdraw(folder: Path) -> bool:

@@ -170,20 +170,12 @@ class Head(nn.Module):
                 stacklevel=2,
             )
 
-    def fix_dropout(self, rate: float) -> None:
-        """Give every dropout a rate that `set_dropout` leaves alone."""
-        if not 0 <= rate < 1:
-            raise ValueError(f"{type(self).__name__}: dropout must be in [0, 1), got {rate}.")
+    def set_dropout(self, rate: float, fixed: bool = False) -> None:
+        """Give every dropout of the head that is not fixed this rate. fixed: for ever."""
         for module in self.modules():
             if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
                 module.p = rate
-                module.fixed = True  # type: ignore[assignment]
-
-    def set_dropout(self, rate: float) -> None:
-        """Give every dropout of the head that was not fixed by its own setting this rate."""
-        for module in self.modules():
-            if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
-                module.p = rate
+                module.fixed = fixed  # type: ignore[assignment]
 
 
 def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:

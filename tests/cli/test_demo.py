@@ -15,7 +15,7 @@ import pytest
 import spacy
 import srsly
 
-from spacy_nested_ner.cli.evaluate import short_names
+from spacy_nested_ner.cli.pipelines import short_names
 from tests.cli.commands import run
 from tests.conftest import heed_interrupts, make_pipeline, train
 

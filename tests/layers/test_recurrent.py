@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from spacy_nested_ner.layers.recurrent import BiLSTM, BiRNN, last_states
+from spacy_nested_ner.layers.recurrent import BiRNN, last_states
 
 
 @pytest.mark.parametrize(("cell", "layer"), [("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU)])
@@ -39,8 +39,8 @@ def test_padding_changes_nothing_in_stacked_layers(cell: str) -> None:
 
 
 def test_odd_width_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"BiLSTM.*even"):
-        BiLSTM(5, 7)
+    with pytest.raises(ValueError, match=r"BiRNN.*even"):
+        BiRNN(5, 7)
 
 
 def test_unknown_cell_is_refused() -> None:
@@ -49,4 +49,4 @@ def test_unknown_cell_is_refused() -> None:
 
 
 def test_bilstm_is_made_of_lstm_cells() -> None:
-    assert isinstance(BiLSTM(5, 8).ahead[0], torch.nn.LSTM)
+    assert isinstance(BiRNN(5, 8).ahead[0], torch.nn.LSTM)

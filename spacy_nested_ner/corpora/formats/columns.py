@@ -192,7 +192,7 @@ def _cell(path: Path, row: Row, column: int, what: str) -> str:
 def _find_scheme(path: Path, settings: ColumnSettings) -> str:
     """The scheme that the tags of the whole file fit. Sentences with malformed lines do not count:
     they are reported when they are read."""
-    evidence = Evidence.none()
+    evidence = Evidence()
     quiet = Problems(skip=True, quiet=True)
     for _, rows in _sentences(path, settings):
         for level in quiet.stop(_levels(path, rows, settings)):

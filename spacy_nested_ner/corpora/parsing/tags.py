@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from spacy_nested_ner.corpora.spans import WordSpan
@@ -85,15 +85,10 @@ def _check_closed(tags: Sequence[str], scheme: str, index: int) -> None:
 class Evidence:
     """What the tags of a file say about their scheme. Numbers are lines, None for never."""
 
-    letters: Dict[str, int]
+    letters: Dict[str, int] = field(default_factory=dict)
     bare: Optional[int] = None
     b_after_outside: Optional[int] = None
     i_without_b: Optional[int] = None
-
-    @classmethod
-    def none(cls) -> Evidence:
-        """Before the first tag."""
-        return cls({})
 
     def add(self, tag: str, before: str, line: int) -> None:
         """Take in a tag, the one before it in the sentence ("O" at its start), and its line."""

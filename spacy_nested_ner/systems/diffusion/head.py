@@ -49,7 +49,7 @@ class Diffusion(MatchedHead):
         self.process = SpanDiffusion(settings)
         self.network = DenoisingNetwork(width, n_labels, settings)
         if settings.dropout is not None:
-            self.fix_dropout(settings.dropout)
+            self.set_dropout(settings.dropout, fixed=True)
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Algorithm 1 at one random timestep per sentence, and `rollout` steps from there, which

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spacy_nested_ner.layers.recurrent import BiLSTM
+from spacy_nested_ner.layers.recurrent import BiRNN
 from spacy_nested_ner.layers.span_grid import SpanGrid, ends_from_each_word
 from spacy_nested_ner.systems.head import PRIOR, Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
@@ -59,7 +59,7 @@ class LocateAndLabel(Head):
         self.seed_iou, self.negatives = s.seed_iou, s.negatives
         self.soft_examples, self.rejected_share = s.soft_examples, s.rejected_share
         self.input_dropout = nn.Dropout(0.0)
-        self.lstm = BiLSTM(width, h, s.lstm_layers) if s.lstm_layers else None
+        self.lstm = BiRNN(width, h, s.lstm_layers) if s.lstm_layers else None
         same = bool(s.lstm_layers) or width == h
         self.project = nn.Identity() if same else nn.Linear(width, h)
         self.grid = SpanGrid(h, s.grid_width, self.lengths) if s.grid_width else None
@@ -70,7 +70,7 @@ class LocateAndLabel(Head):
         self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"), s.grid_width)
         self._initialise_outputs()
         if s.dropout is not None:
-            self.fix_dropout(s.dropout)
+            self.set_dropout(s.dropout, fixed=True)
 
     def _initialise_outputs(self) -> None:
         """At first nearly no span is an entity and none moves. Random outputs would have to be

@@ -70,7 +70,7 @@ class PIQN(MatchedHead):
             h, n_labels, form.label_attention, form.span_pooling, s.attention_heads
         )
         if s.dropout is not None:
-            self.fix_dropout(s.dropout)
+            self.set_dropout(s.dropout, fixed=True)
 
     def encode(
         self, words: Tensor, mask: Tensor, encoded: Optional[Tensor] = None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from spacy_nested_ner.layers.growing import grow_outputs
 from spacy_nested_ner.layers.masks import MASKED, of_padding
 from spacy_nested_ner.layers.pooling import words_at
-from spacy_nested_ner.layers.recurrent import BiGRU
+from spacy_nested_ner.layers.recurrent import BiRNN
 from spacy_nested_ner.layers.rounds import word_rounds
 
 
@@ -169,7 +169,7 @@ class RecurrentBlock(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(0.0)
-        self.recurrent = BiGRU(width, width)
+        self.recurrent = BiRNN(width, width, cell="gru")
         self.output = nn.Linear(width, width)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
