@@ -78,7 +78,7 @@ def _read(path: Path) -> Dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file.")
     try:
-        found = srsly.read_json(path)
+        found = srsly.json_loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as err:
         raise ValueError(f"{path} is no JSON: {err}") from err
     if not isinstance(found, dict):

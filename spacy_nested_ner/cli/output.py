@@ -8,6 +8,7 @@ import warnings
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, Sequence
 
+import wasabi.util
 from wasabi import msg
 
 MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path or label
@@ -16,15 +17,33 @@ MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path or label
 @contextmanager
 def plain_output() -> Iterator[None]:
     """Colours on a terminal alone, and none with NO_COLOR (no-color.org); warnings without the
-    line of source that they come from."""
-    colours, form = msg.show_color, warnings.formatwarning
+    line of source that they come from; escapes of characters that the output cannot hold, such as
+    a Chinese label in a file on Windows, which would end the command."""
+    colours, form, encoding = msg.show_color, warnings.formatwarning, wasabi.util.ENCODING
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     msg.show_color = colours and on_terminal and not os.environ.get("NO_COLOR")
     warnings.formatwarning = _sentence
+    # wasabi escapes, too, but reads what it has encoded as UTF-8.
+    wasabi.util.ENCODING = "utf-8"
+    with _escaping(sys.stdout), _escaping(sys.stderr):
+        try:
+            yield
+        finally:
+            msg.show_color, warnings.formatwarning = colours, form
+            wasabi.util.ENCODING = encoding
+
+
+@contextmanager
+def _escaping(stream: Any) -> Iterator[None]:
+    if not hasattr(stream, "reconfigure"):
+        yield
+        return
+    errors = stream.errors
+    stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
-        msg.show_color, warnings.formatwarning = colours, form
+        stream.reconfigure(errors=errors)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from array import array
 from hashlib import blake2b
 from pathlib import Path
@@ -36,7 +37,7 @@ _NAMES: Dict[str, str] = {
 def split_of_name(name: str) -> str:
     """The split that a file or folder name speaks of, such as "dev" for `eng-val_new.txt`; ""
     if it names none or several."""
-    words = re.split(r"[^a-z]+", name.lower())
+    words = re.split(r"[\W\d_]+", unicodedata.normalize("NFC", name.lower()))
     found = {_NAMES[word] for word in words if word in _NAMES}
     return found.pop() if len(found) == 1 else ""
 

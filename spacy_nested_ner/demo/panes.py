@@ -13,6 +13,7 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from spacy_nested_ner.evaluation.page.page import direction_of
 from spacy_nested_ner.evaluation.scores.own_thresholds import (
     Threshold,
     changed,
@@ -77,7 +78,7 @@ class Pane:
             "lowest": own.lowest,
             "overlap": own.pipe.cfg["overlap"] if self._has_overlap else None,
             "overlap_choices": OVERLAP if self._has_overlap else [],
-            "direction": self.nlp.vocab.writing_system.get("direction", "ltr"),
+            "direction": direction_of(self.nlp.vocab),
         }
 
     def find(

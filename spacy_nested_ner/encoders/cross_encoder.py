@@ -1,6 +1,7 @@
 """Sentences and questions on any token-to-vector model, joined by a small transformer."""
 
 import re
+import unicodedata
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -127,8 +128,30 @@ def _is_read_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
 
 
 def question_words(question: str) -> List[str]:
-    """Words and signs of a question."""
-    return re.findall(r"\w+(?:[-']\w+)*|[^\w\s]", question) or [question]
+    """Words and signs of a question. Chinese characters and Japanese ones are words of their own,
+    as no blank tells where one ends; marks, such as vowel signs, belong to what they stand at."""
+    kinds = "".join(map(_kind, question))
+    found = [question[match.start() : match.end()] for match in _WORD.finditer(kinds)]
+    return found or [question]
+
+
+_WORD = re.compile(r"w+(?:-w+)*|\S")
+_ALONE = re.compile("[\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+JOINERS = "\u200c\u200d"  # inside words of Persian and of Indian scripts
+
+
+def _kind(character: str) -> str:
+    """ " " for a blank, "w" for a letter, digit or mark, "c" for a word, "-" for what may stand
+    inside a word, "s" for another sign."""
+    if character.isspace():
+        return " "
+    if _ALONE.match(character):
+        return "c"
+    if character.isalnum() or character == "_" or character in JOINERS:
+        return "w"
+    if unicodedata.category(character).startswith("M"):
+        return "w"
+    return "-" if character in "-'" else "s"
 
 
 def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[PairReading, Backprop]:

@@ -33,10 +33,17 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
+def plain(text: str) -> str:
+    """Text for a picture: a dollar sign would begin a formula, and a legend leaves out a label
+    that begins with "_"."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def label_words(axes: Any, words: Sequence[str]) -> None:
     """The words of a sentence along the horizontal axis."""
     axes.set(xticks=range(len(words)))
-    axes.set_xticklabels(words, rotation=60, ha="right", fontsize="small")
+    axes.set_xticklabels(list(map(plain, words)), rotation=60, ha="right", fontsize="small")
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ def plot_paths(
         rows = np.arange(len(path.stages)) + 0.8 * shift
         axes.plot(centres, rows, color=color, lw=0.7, alpha=0.5)
     for label, color in colors.items():
-        axes.plot([], [], color=color, lw=2, label=label)
+        axes.plot([], [], color=color, lw=2, label=plain(label))
     axes.set(yticks=range(len(stages)), yticklabels=stages)
     label_words(axes, words)
     axes.set(title=title, xlim=(-1, len(words)), ylim=(len(stages) - 0.5, -0.5))

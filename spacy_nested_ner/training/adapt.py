@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from pathlib import Path
@@ -23,6 +24,9 @@ ADAPT = "nested-ner adapt"
 # Of the words, whole ones: what of them is hidden is all of their pieces (Devlin et al. 2019: 0.15
 # of the pieces). Of the hidden pieces, as there: 0.8 masked, 0.1 replaced, 0.1 left.
 HIDDEN, MASKED, REPLACED = 0.2, 0.8, 0.1
+# A word of more pieces than LONG is a text without blanks (Chinese, Japanese, Thai) to a tokenizer
+# that knows no other end of a word: it is cut every so many pieces.
+LONG, CUT = 8, 4
 # Longest part of a text, and padded pieces of a step.
 LONGEST, STEP_PIECES = 256, 2400
 # What lengths of parts and numbers of hidden pieces are rounded up to. Tensors that are of new
@@ -113,12 +117,24 @@ def cut_parts(tokenizer: Any, text: str, longest: int) -> Iterator[Part]:
         truncation=False,
         verbose=False,
     )
-    words = [-1 if word is None else word for word in read.word_ids()]
+    words = _cut_words([-1 if word is None else word for word in read.word_ids()])
     first, last, room = tokenizer.cls_token_id, tokenizer.sep_token_id, longest - 2
     for begin in range(0, len(words), room):
         pieces = [first, *read["input_ids"][begin : begin + room], last]
         of_words = [-1, *words[begin : begin + room], -1]
         yield Part(np.array(pieces, dtype=np.int32), np.array(of_words, dtype=np.int32))
+
+
+def _cut_words(words: Sequence[int]) -> List[int]:
+    """The number of the word of each piece, -1 for none, anew where long ones are cut."""
+    cut: List[int] = []
+    number = -1
+    for word, group in itertools.groupby(words):
+        length = len(list(group))
+        for place in range(length):
+            number += place % (CUT if length > LONG else length) == 0
+            cut.append(word if word < 0 else number)
+    return cut
 
 
 def cut_steps(lengths: np.ndarray) -> List[np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import spacy
 import torch
 
+from spacy_nested_ner.training.adapt import cut_parts
 from tests.cli.commands import run
 from tests.conftest import SENTENCES, make_examples, make_pipeline, train
 
@@ -20,6 +22,30 @@ def texts(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("texts") / "texts.txt"
     path.write_text("\n".join(text for text, _ in SENTENCES), encoding="utf8")
     return path
+
+
+class Blanks:
+    """A tokenizer for which a blank alone ends a word, as for that of XLM-R; a piece a letter."""
+
+    cls_token_id, sep_token_id = 0, 2
+
+    def __call__(self, text: str, **settings) -> Blanks:
+        self.text = text
+        return self
+
+    def __getitem__(self, name: str) -> list:
+        return list(map(ord, self.text.replace(" ", "")))
+
+    def word_ids(self) -> list:
+        return [i for i, word in enumerate(self.text.split()) for _ in word]
+
+
+def test_text_without_blanks_is_cut_into_words() -> None:
+    (part,) = cut_parts(Blanks(), "gene promoter 有机化合物的抑制作用 x", 256)
+    words = part.words.tolist()
+    assert words[0] == words[-1] == -1
+    lengths = [len(list(group)) for _, group in itertools.groupby(words[1:-1])]
+    assert lengths == [4, 8, 4, 4, 2, 1] and words[-2] == len(lengths) - 1
 
 
 def weights(folder: Path) -> dict:

@@ -142,6 +142,22 @@ def test_colours_on_a_terminal(monkeypatch, capsys, no_color, coloured):
     assert msg.show_color
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
+def test_labels_of_all_scripts_are_printed(encoding):
+    """With escapes of what the output cannot hold."""
+    code = (
+        "from wasabi import msg; from spacy_nested_ner.cli.output import plain_output\n"
+        "with plain_output(): msg.good('组 ß'); print('组 ß \\ud800')"
+    )
+    settings = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=settings, capture_output=True, check=True
+    )
+    first, second = done.stdout.decode(encoding).splitlines()
+    label = "组 ß".encode(encoding, "backslashreplace").decode(encoding)
+    assert first.endswith(label) and second == f"{label} \\ud800"
+
+
 def test_warnings_are_sentences():
     before = warnings.formatwarning
     with plain_output():

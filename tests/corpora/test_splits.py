@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 
 import pytest
@@ -28,6 +29,12 @@ from spacy_nested_ner.corpora.splits import random_split, split_of_name
 )
 def test_splits_by_name(name, split):
     assert split_of_name(name) == split
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("name", ["Prätest.jsonl", "détest.txt", "übertraining"])
+def test_a_split_is_a_word_of_its_own(name, form):
+    assert split_of_name(unicodedata.normalize(form, name)) == ""
 
 
 @given(st.sets(st.text(), max_size=60), st.integers(0, 5))

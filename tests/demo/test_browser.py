@@ -12,6 +12,7 @@ import spacy
 from spacy.language import Language
 
 from spacy_nested_ner.demo.panes import panes_of
+from spacy_nested_ner.evaluation.page.page import Comparison, Mark, render_page
 from spacy_nested_ner.evaluation.scores.own_thresholds import changed
 from tests.demo.conftest import EVIL, EVIL_LABEL, TEXT, entities_of, served
 
@@ -382,3 +383,29 @@ def test_a_component_that_is_asked_again(browser, tmp_path, unsure):
             spans = found_by(unsure, TEXT, threshold=threshold, overlap=overlap)
             expect(pane.locator(".tag")).to_have_count(len(spans))
             assert sorted(tags_of(pane)) == sorted(labels_of(spans))
+
+
+@pytest.mark.parametrize("direction", ["auto", "rtl"])
+def test_words_follow_each_other_as_they_are_read(browser, tmp_path, direction):
+    """Also those of a pipeline of many languages, whose labels are Latin ones."""
+    arabic, english = ["( ", "جامعة ", "القاهرة ", "IBM "], ["the ", "University ", "القاهرة "]
+    marks = [Mark(0, 3, "ORG", "right", 1)]
+    sentences = [Comparison("", each, each, marks, marks, direction) for each in (arabic, english)]
+    path = tmp_path / "page.html"
+    path.write_text(render_page(sentences, "Title", {}), encoding="utf8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    lines = page.locator(".words")
+    expect(lines).to_have_count(4)
+    read = []
+    for i in range(4):
+        boxes = [word.bounding_box() for word in lines.nth(i).locator(".word").all()]
+        places = [box["x"] for box in boxes]
+        assert places in (sorted(places), sorted(places, reverse=True))
+        read.append(places[0] < places[-1])
+        tag = lines.nth(i).locator(".tag").bounding_box()
+        first = boxes[0]
+        near = (first["x"] - tag["x"], first["x"] + first["width"] - tag["x"] - tag["width"])
+        assert abs(near[0] if read[-1] else near[1]) < 3
+    assert read == [False, False, direction == "auto", direction == "auto"]
+    page.close()

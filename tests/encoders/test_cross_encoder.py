@@ -46,6 +46,21 @@ def test_words_of_a_question() -> None:
     assert question_words("?") == ["?"]
 
 
+@pytest.mark.parametrize(
+    "question, words",
+    [
+        ("哪些地点?", ["哪", "些", "地", "点", "?"]),
+        ("東京はどこ?", ["東", "京", "は", "ど", "こ", "?"]),
+        ("पाठ में कौन?", ["पाठ", "में", "कौन", "?"]),
+        ("\u062d\u064e\u062f \u062d\u062f", ["\u062d\u064e\u062f", "\u062d\u062f"]),
+        ("O\u0308rter", ["O\u0308rter"]),
+        ("\u0645\u06cc\u200c\u062e\u0648", ["\u0645\u06cc\u200c\u062e\u0648"]),
+    ],
+)
+def test_questions_in_other_scripts(question, words):
+    assert question_words(question) == words
+
+
 def test_a_row_is_a_question_and_a_segment() -> None:
     """Questions of 2 and 3 words come first in the pool, then docs of 4 and 5 words."""
     vocab = spacy.blank("en").vocab

@@ -9,6 +9,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
+import spacy
 from evaluated import NLP, make_doc, spans
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from spacy_nested_ner.evaluation.page.page import (
     Mark,
     choose_examples,
     compare,
+    direction_of,
     page_data,
     page_remark,
     render_page,
@@ -98,6 +100,11 @@ def test_what_is_scored_is_shown():
     compared = compare_one(gold, make_doc(words, [(0, 4, "ORG"), (0, 4, "ORG")], [0.75, 0.25]))
     assert compared.gold == [Mark(0, 4, "ORG", "right", 1)]
     assert compared.predicted == [Mark(0, 4, "ORG", "right", 1, 0.75)]
+
+
+@pytest.mark.parametrize("lang, direction", [("en", "auto"), ("xx", "auto"), ("ar", "rtl")])
+def test_the_direction_of_words(lang, direction):
+    assert direction_of(spacy.blank(lang).vocab) == direction
 
 
 def test_errors_are_compared_with_errors_only():
@@ -278,7 +285,7 @@ def cards(dom: str) -> list[str]:
 
 
 def tags(card: str) -> list[str]:
-    return re.findall(r'<span class="tag[^>]*>([^<]*)</span>', card)
+    return re.findall(r'<span class="tag[^>]*><bdi>([^<]*)</bdi></span>', card)
 
 
 PRESS = """<script>for (const key of %s)

@@ -18,6 +18,18 @@ from spacy_nested_ner.systems.piqn.figures import QueryUse, plot_query_locations
 pytest.importorskip("matplotlib")
 
 
+def test_words_and_labels_are_no_formulas() -> None:
+    """`$a_$` of code is a word, and a legend leaves out what begins with "_"."""
+    paths = [SpanPath(np.array([[0, 1]]), label, 0.9) for label in ("_PER", "$x_$")]
+    figure = plot_paths(paths, ["s/$a_$b/", "$\\alpha{$"], ["noise"], "From noise to entities")
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert [text.get_text().strip() for text in axes.get_legend().get_texts()] == [
+        "_PER",
+        r"\$x_\$",
+    ]
+
+
 def saved(figure, tmp_path) -> str:
     figure.savefig(tmp_path / "picture.svg", format="svg")
     return (tmp_path / "picture.svg").read_text("utf8")

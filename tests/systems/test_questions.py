@@ -121,7 +121,13 @@ def test_a_second_initialize_reads_the_file_again(tmp_path) -> None:
         assert questions_of(model) == [asked, "Mine?"]
 
 
-@pytest.mark.parametrize("label", ["bio:DNA", "a=b", "#gene"])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path) -> None:
+    path = tmp_path / "questions.json"
+    path.write_text('{"ORG": "Who?"}', encoding="utf-8-sig")
+    assert read_questions(str(path)) == {"ORG": "Who?"}
+
+
+@pytest.mark.parametrize("label", ["bio:DNA", "a=b", "#gene", "@user"])
 def test_labels_that_a_config_cannot_hold(label, tmp_path) -> None:
     """configparser reads other names, or none."""
     with pytest.warns(UserWarning, match="belong in the file"):

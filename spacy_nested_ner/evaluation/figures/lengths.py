@@ -8,7 +8,7 @@ import numpy as np
 
 from spacy_nested_ner.evaluation.scores.entities import LONGEST
 from spacy_nested_ner.evaluation.scores.metrics import PRF
-from spacy_nested_ner.systems.drawing import new_figure, whole_numbers
+from spacy_nested_ner.systems.drawing import new_figure, plain, whole_numbers
 
 
 def plot_lengths(systems: Mapping[str, Mapping[str, PRF]]) -> Any:
@@ -21,7 +21,8 @@ def plot_lengths(systems: Mapping[str, Mapping[str, PRF]]) -> Any:
     used = names[: names.index(used[-1]) + 1] if used else []
     for (system, groups), marker in zip(systems.items(), "osD^vPX*<>" * len(systems)):
         scores = [groups[n].f if n in groups and groups[n].gold else np.nan for n in used]
-        axes.plot(range(len(used)), scores, marker=marker, label=system)  # NaN breaks the line
+        # NaN breaks the line.
+        axes.plot(range(len(used)), scores, marker=marker, label=plain(system))
     gold = [max((g[n].gold for g in systems.values() if n in g), default=0) for n in used]
     counts.bar(range(len(used)), gold, color="0.6")
     axes.set(title="F1 by length of the entity", ylabel="F1", ylim=(-0.02, 1.02))

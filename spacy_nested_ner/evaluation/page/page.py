@@ -29,6 +29,7 @@ from typing import (
 import numpy as np
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from spacy.vocab import Vocab
 
 from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.evaluation.scores.entities import (
@@ -72,7 +73,7 @@ class Comparison:
     """Gold and predicted entities of one sentence.
 
     name: of its doc, and its number there if the doc has several. words, predicted_words: with the
-    space after them, of the two docs. direction: "ltr" or "rtl".
+    space after them, of the two docs. direction: see `direction_of`.
     """
 
     name: str
@@ -80,7 +81,14 @@ class Comparison:
     predicted_words: List[str]
     gold: List[Mark]
     predicted: List[Mark]
-    direction: str = "ltr"
+    direction: str = "auto"
+
+
+def direction_of(vocab: Vocab) -> str:
+    """In which direction words follow each other, as HTML's `dir` has it: "rtl" in a language that
+    is written so, else "auto", by the first letter of a sentence: a pipeline of many languages
+    (`xx`) reads Arabic, too."""
+    return "rtl" if vocab.writing_system.get("direction") == "rtl" else "auto"
 
 
 def choose_examples(
@@ -143,7 +151,7 @@ def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Co
             [token.text_with_ws for token in predicted_doc[other_first:other_last]],
             _inside(gold_marks, first, last),
             _inside(predicted, other_first, other_last),
-            gold_doc.vocab.writing_system.get("direction", "ltr"),
+            direction_of(gold_doc.vocab),
         )
         for number, (first, last, other_first, other_last) in enumerate(parts, start=1)
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from spacy_nested_ner.systems.base import FigureInput
-from spacy_nested_ner.systems.drawing import label_words, new_figure
+from spacy_nested_ner.systems.drawing import label_words, new_figure, plain
 from spacy_nested_ner.systems.mrc.head import crossed, likely
 
 
@@ -64,7 +64,8 @@ def plot_answers(scores: AnswerScores, words: Sequence[str], labels: Sequence[st
     figure, rows = new_figure(*size, nrows=len(parts), sharex=True)
     for axes, (name, values) in zip(rows, parts.items()):
         image = axes.imshow(values, aspect="auto", cmap="Blues", vmin=0, vmax=1)
-        axes.set(ylabel=name, yticks=range(len(labels)), yticklabels=labels)
+        axes.set(ylabel=name, yticks=range(len(labels)))
+        axes.set_yticklabels(list(map(plain, labels)))
     figure.colorbar(image, ax=rows, label="probability")
     rows[0].set(title="Answers to the question of each label")
     label_words(rows[-1], words)

@@ -70,7 +70,7 @@ def read_questions(source: Optional[str]) -> Dict[str, str]:
             f"({', '.join(ready_made())}) nor a file."
         )
     try:
-        questions = srsly.read_json(path)
+        questions = srsly.json_loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as err:
         raise ValueError(f"{ARCHITECTURE}: '{path}' is not a JSON file: {err}") from err
     if not isinstance(questions, dict) or not all(
@@ -131,8 +131,8 @@ def _known(model: Model) -> Dict[str, str]:
 
 
 NOT_IN_A_CONFIG = (
-    " A config ends a name at ':' or '=', and takes one that begins with '#', ';' or '[' for "
-    "something else: questions for such labels belong in the file."
+    " A config ends a name at ':', '=' or the end of a line, and takes one that begins with '@', "
+    "'#', ';' or '[' for something else: questions for such labels belong in the file."
 )
 
 
@@ -174,7 +174,7 @@ def report_templates(model: Model, labels: List[str]) -> None:
 
 def is_not_in_a_config(label: str) -> bool:
     """Whether a label cannot be the name of a setting in a file."""
-    return any(sign in label for sign in ":=") or label.startswith(("#", ";", "["))
+    return any(sign in label for sign in ":=\n\r") or label.startswith(("@", "#", ";", "["))
 
 
 def set_question(model: Model, label: str, question: str) -> None:

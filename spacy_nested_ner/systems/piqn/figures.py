@@ -11,7 +11,7 @@ from scipy.stats import gaussian_kde
 from torch import Tensor
 
 from spacy_nested_ner.systems.base import FigureInput
-from spacy_nested_ner.systems.drawing import new_figure, whole_numbers
+from spacy_nested_ner.systems.drawing import new_figure, plain, whole_numbers
 
 PLACES = ("before", "first word", "inside", "last word", "only word", "after")
 """Where the word of a query lies, seen from the entity that the query finds."""
@@ -102,7 +102,7 @@ def plot_query_locations(use: QueryUse, labels: Sequence[str]) -> Any:
     grid = np.linspace(low, high, 200)
     for group in np.sort(busiest).tolist():
         where = use.location[groups == group]
-        name = labels[group] if use.from_words else f"#{group}"
+        name = plain(labels[group]) if use.from_words else f"#{group}"
         if len(where) >= FEWEST and np.ptp(where) > 0:
             axes.plot(grid, gaussian_kde(where)(grid), label=f"{name} ({len(where)})")
     unit = "words from the query's own word" if use.from_words else "place in the sentence"
@@ -125,7 +125,8 @@ def plot_query_types(use: QueryUse, labels: Sequence[str]) -> Any:
         most = 1 if use.from_words else None
         image = axes.imshow(shares.T, aspect="auto", cmap="Blues", vmin=0, vmax=most)
         figure.colorbar(image, ax=axes, label="share of the label's predictions")
-    axes.set(xticks=range(len(queries)), yticks=range(len(labels)), yticklabels=labels)
+    axes.set(xticks=range(len(queries)), yticks=range(len(labels)))
+    axes.set_yticklabels(list(map(plain, labels)))
     names = [PLACES[query] if use.from_words else str(query) for query in queries.tolist()]
     axes.set_xticklabels(names, rotation=90, fontsize="x-small")
     axes.set(title="Which queries find which labels")

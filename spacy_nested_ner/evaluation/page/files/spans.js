@@ -39,7 +39,7 @@ const spanDrawing = (() => {
     // Outer spans first: what contains a span lies above it.
     marks.sort((a, b) => a.start - b.start || b.end - a.end || a.label - b.label);
     line.append(...elements);
-    return { line, elements, rails, marks, rtl: direction === "rtl" };
+    return { line, elements, rails, marks };
   }
 
   function mark({ start, end, label, name, says, look }, rails) {
@@ -51,7 +51,8 @@ const spanDrawing = (() => {
       rails.get(w).append(bar);
       bars.push(bar);
     }
-    const tag = make("span", `tag${look}`, name);
+    const tag = make("span", `tag${look}`);
+    tag.append(make("bdi", "", name));  // says nothing of the direction of the words
     tag.style.background = color(label);
     tag.dataset.says = says;
     tag.setAttribute("aria-label", says);
@@ -62,15 +63,18 @@ const spanDrawing = (() => {
   // Where bars and labels lie depends on how the text was broken into lines. All places are read
   // before any is written, else the browser would lay out the page once for each sentence.
   function arrange(some) {
-    const found = some.map(({ line, elements, marks, rtl }) => ({
-      width: line.clientWidth,
-      places: elements.map((element) => {
-        const { offsetTop: top, offsetLeft: left, offsetWidth: wide } = element;
-        const from = rtl ? line.clientWidth - left - wide : left;
-        return { top, from, to: from + wide };
-      }),
-      tags: marks.map(({ tag }) => Math.min(tag.scrollWidth, line.clientWidth)),
-    }));
+    const found = some.map(({ line, elements, marks }) => {
+      const rtl = getComputedStyle(line).direction === "rtl";
+      return {
+        width: line.clientWidth,
+        places: elements.map((element) => {
+          const { offsetTop: top, offsetLeft: left, offsetWidth: wide } = element;
+          const from = rtl ? line.clientWidth - left - wide : left;
+          return { top, from, to: from + wide };
+        }),
+        tags: marks.map(({ tag }) => Math.min(tag.scrollWidth, line.clientWidth)),
+      };
+    });
     some.forEach((each, i) => stack(each, found[i]));
   }
 
