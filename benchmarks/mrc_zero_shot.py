@@ -18,7 +18,7 @@ from benchmarks.ablation import source_config, trained
 from benchmarks.harness import Output, Stopwatch, write_output
 from benchmarks.scores import Entity, Scored, best_threshold, found_by, kept
 from benchmarks.systems import read
-from spacy_nested_ner.systems.mrc.questions import from_template
+from spacy_nested_ner.systems.mrc.questions import from_template, known_questions
 
 THRESHOLD = 0.5
 
@@ -115,10 +115,10 @@ def write_without(source: Path, target: Path, labels: Set[str], limit: int) -> N
 
 def question(nlp: Language, label: str) -> str:
     """The question for a label, from the source that the config names."""
-    given = nlp.get_pipe("ner").model.attrs["questions"]  # type: ignore[attr-defined]
+    given = known_questions(nlp.get_pipe("ner").model)  # type: ignore[attr-defined]
     if label not in given:
         raise typer.BadParameter(f"the config's question_source has no question for {label}.")
-    return str(given[label])
+    return given[label]
 
 
 def cell(scores: Scored, label: str, wanted: str) -> Cell:

@@ -6,8 +6,9 @@ follow. So whoever looks finds files of the old set or of the new one, never of 
 
 - An error, a full disk, Ctrl-C and SIGTERM leave the old set or the new one, and no draft.
 - SIGKILL leaves the old set, the new one, or, within the few renames at the end, a part of one.
-  `settle` completes the new one then, and removes drafts whose process is gone. All commands call
-  it for the folders that they read from or write to; other programs find files missing until then.
+  `settle` completes the new one then, and removes drafts whose process is gone. All commands of
+  the same user, and of the owner of the folder, call it for the folders that they read from or
+  write to; other programs find files missing until then.
 - One file alone is replaced in one step: there is no moment without it.
 
 Two processes that write the same set at once are not kept apart.
@@ -98,7 +99,7 @@ def as_written(name: str) -> str:
 
 def settle(folder: Path) -> None:
     """Complete what a killed process was about to replace in a folder, and remove its drafts. Those
-    of a process that lives are left alone.
+    of a process that lives are left alone, and those of another user, but for the folder's owner.
 
     Raises OSError if a set cannot be completed.
     """
@@ -119,10 +120,12 @@ def settle(folder: Path) -> None:
 
 
 def _is_ours(draft: Path) -> bool:
-    """Whether this user made a draft. In a folder where everybody may write somebody else's could
-    hold anything, and would take the place of this user's files."""
+    """Whether this user made a draft, or who owns the folder. In a folder where everybody may write
+    one of somebody else could hold anything, and would take the place of this user's files."""
+    if not hasattr(os, "geteuid"):
+        return True
     with suppress(OSError):  # its process ends just now
-        return not hasattr(os, "geteuid") or draft.lstat().st_uid == os.geteuid()
+        return draft.lstat().st_uid in (os.geteuid(), draft.parent.stat().st_uid)
     return False
 
 

@@ -154,7 +154,13 @@ def test_the_draft_of_another_user_is_left_alone(tmp_path, monkeypatch):
         (draft / folder).mkdir(parents=True)
     for file in ("lock", "new/a"):
         (draft / file).write_text("theirs", encoding="utf8")
-    monkeypatch.setattr(os, "geteuid", lambda: draft.stat().st_uid + 1)
+    real = Path.lstat
+
+    def of_another_user(path):
+        found = real(path)
+        return os.stat_result((*found[:4], found.st_uid + (path == draft), *found[5:10]))
+
+    monkeypatch.setattr(Path, "lstat", of_another_user)
     write_set(tmp_path, "b", "mine")
     assert (tmp_path / "a").read_text(encoding="utf8") == "mine" and draft.is_dir()
     monkeypatch.undo()

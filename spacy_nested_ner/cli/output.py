@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Iterable, Iterator, Sequence
 
 import wasabi.util
@@ -35,15 +35,15 @@ def plain_output() -> Iterator[None]:
 
 @contextmanager
 def _escaping(stream: Any) -> Iterator[None]:
-    if not hasattr(stream, "reconfigure"):
-        yield
-        return
-    errors = stream.errors
-    stream.reconfigure(errors="backslashreplace")
+    strict = hasattr(stream, "reconfigure") and stream.errors == "strict"
+    if strict:
+        stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
-        stream.reconfigure(errors=errors)
+        if strict:
+            with suppress(ValueError):  # it has been closed
+                stream.reconfigure(errors="strict")
 
 
 @contextmanager

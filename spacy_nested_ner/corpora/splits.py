@@ -37,7 +37,8 @@ _NAMES: Dict[str, str] = {
 def split_of_name(name: str) -> str:
     """The split that a file or folder name speaks of, such as "dev" for `eng-val_new.txt`; ""
     if it names none or several."""
-    words = re.split(r"[\W\d_]+", unicodedata.normalize("NFC", name.lower()))
+    # Of other scripts letters stand beside a word without a blank.
+    words = re.split(r"[^a-z\u00df-\u024f]+", unicodedata.normalize("NFC", name.lower()))
     found = {_NAMES[word] for word in words if word in _NAMES}
     return found.pop() if len(found) == 1 else ""
 

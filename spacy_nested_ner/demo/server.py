@@ -177,7 +177,7 @@ def _wanted(body: Any, n_panes: int) -> Tuple[int, Dict[str, Any]]:
     pane, text = given.pop("pane", None), given.get("text")
     known = given.keys() <= {"text", "threshold", "overlap"}
     threshold, overlap = given.get("threshold"), given.get("overlap")
-    known &= threshold is None or (isinstance(threshold, (int, float)) and 0 <= threshold <= 1)
+    known &= threshold is None or (type(threshold) in (int, float) and 0 <= threshold <= 1)
     known &= overlap is None or overlap in OVERLAP
     if not known or not isinstance(text, str) or pane not in range(n_panes):
         raise HTTPException(

@@ -216,7 +216,10 @@ def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> N
 
 def _static_width(docs: List[Doc]) -> int:
     if not docs:
-        raise ValueError(_needs_examples("static vectors"))
+        raise ValueError(
+            f"{ARCHITECTURE}: cannot tell the width of the static vectors without examples: call "
+            "nlp.initialize with a get_examples callback that returns at least one non-empty doc."
+        )
     width = vectors_width(docs[0].vocab)
     if not width:
         raise ValueError(
@@ -225,13 +228,6 @@ def _static_width(docs: List[Doc]) -> int:
             "or set static_vectors to false."
         )
     return width
-
-
-def _needs_examples(part: str) -> str:
-    return (
-        f"{ARCHITECTURE}: cannot tell the width of the {part} without examples: call "
-        "nlp.initialize with a get_examples callback that returns at least one non-empty doc."
-    )
 
 
 # Forward pass

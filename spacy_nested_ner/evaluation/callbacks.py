@@ -23,7 +23,7 @@ from spacy.util import SimpleFrozenList, registry, resolve_dot_names
 from wasabi import Printer
 
 from spacy_nested_ner.files import written_folder
-from spacy_nested_ner.training.budget import UNTIL_TIME_IS_UP
+from spacy_nested_ner.training.budget import LINEAR_OVER_TIME, UNTIL_TIME_IS_UP
 
 if TYPE_CHECKING:
     from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
@@ -201,7 +201,7 @@ def _problems(
     by_time = training["batcher"]["@batchers"] == UNTIL_TIME_IS_UP
     length = "--training.batcher.minutes" if by_time else "--training.max_steps"
     first_best = min(step for score, step in scores if score == best)
-    rising = not by_time and _still_rising(training["optimizer"], last_step)
+    rising = _still_rising(training["optimizer"], last_step)
     cut = _cut_short(training, last_step, last_step - first_best)
     if cut == "patience" and best:
         rising = False  # it is there to end a training that gains nothing more
@@ -251,8 +251,9 @@ def _cut_short(training: Dict[str, Any], last_step: int, without_gain: int) -> s
 
 def _still_rising(optimizer: Dict[str, Any], last_step: int) -> bool:
     for name in RATES:
-        if isinstance(optimizer.get(name), dict) and last_step > 0:
-            schedule = registry.resolve({"rate": optimizer[name]})["rate"]
+        rate = optimizer.get(name)
+        if isinstance(rate, dict) and rate.get("@schedules") != LINEAR_OVER_TIME and last_step > 0:
+            schedule = registry.resolve({"rate": rate})["rate"]
             rates = list(islice(schedule, last_step - 1, last_step + 1))
             if len(rates) == 2 and rates[1] > rates[0]:
                 return True

@@ -24,8 +24,8 @@ ADAPT = "nested-ner adapt"
 # Of the words, whole ones: what of them is hidden is all of their pieces (Devlin et al. 2019: 0.15
 # of the pieces). Of the hidden pieces, as there: 0.8 masked, 0.1 replaced, 0.1 left.
 HIDDEN, MASKED, REPLACED = 0.2, 0.8, 0.1
-# A word of more pieces than LONG is a text without blanks (Chinese, Japanese, Thai) to a tokenizer
-# that knows no other end of a word: it is cut every so many pieces.
+# A text without blanks (Chinese, Japanese, Thai) is one word to a tokenizer that knows no other end
+# of one: what has more than LONG pieces is cut every so many, rare words of other texts, too.
 LONG, CUT = 8, 4
 # Longest part of a text, and padded pieces of a step.
 LONGEST, STEP_PIECES = 256, 2400

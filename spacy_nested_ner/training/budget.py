@@ -90,13 +90,18 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     """`spacy_nested_ner.linear_over_time.v1`: `warmup_linear.v1` over the time of
     `until_time_is_up.v1` instead of a number of steps.
 
-    warmup: share of the time in which the rate rises, 0 to 1 exclusive.
+    warmup: share of the time in which the rate rises, 0 to 1 exclusive. It is made before the first
+    batch, whose time is that of another training.
 
     Raises ValueError for another share, and for a second rate before the time has begun.
     """
     if not 0 <= warmup < 1:
         raise ValueError(f"{LINEAR_OVER_TIME}: warmup is a share of the time, got {warmup}.")
-    earlier = CLOCK.begin  # of a training before this one, in the same process
+    return _rates(initial_rate, warmup, CLOCK.begin)
+
+
+def _rates(initial_rate: float, warmup: float, earlier: Optional[float]) -> Iterator[float]:
+    """earlier: when the time of a training before this one began, in the same process."""
     while True:
         share = 0.0 if CLOCK.begin == earlier else CLOCK.share()
         yield initial_rate * min(share / warmup if warmup else 1.0, (1 - share) / (1 - warmup))

@@ -31,6 +31,11 @@ def test_splits_by_name(name, split):
     assert split_of_name(name) == split
 
 
+@pytest.mark.parametrize("name", ["数据test.jsonl", "test集.txt", "\u043e\u043atest.txt"])
+def test_letters_of_other_scripts_stand_beside_a_split(name):
+    assert split_of_name(name) == "test"
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("name", ["Prätest.jsonl", "détest.txt", "übertraining"])
 def test_a_split_is_a_word_of_its_own(name, form):

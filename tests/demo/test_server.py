@@ -131,6 +131,7 @@ def test_another_site_is_not_allowed_to_send_json(url):
         b'{"pane": 0, "text": "x", "threshold": 7}',
         b'{"pane": 0, "text": "x", "threshold": "0.5"}',
         b'{"pane": 0, "text": "x", "threshold": NaN}',
+        b'{"pane": 0, "text": "x", "threshold": true}',
         b'{"pane": 0, "text": "x", "overlap": "some"}',
         b'{"pane": 0, "text": "x", "overlap": ["flat"]}',
     ],

@@ -22,7 +22,7 @@ from spacy_nested_ner.evaluation.callbacks import (
     make_fit_threshold,
 )
 from spacy_nested_ner.pipeline.component import NestedNER
-from spacy_nested_ner.training.budget import limit_time
+from spacy_nested_ner.training.budget import LINEAR_OVER_TIME, limit_time
 from tests.conftest import make_examples, make_pipeline, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -119,6 +119,12 @@ def test_nothing_found_in_the_time() -> None:
     limit_time(nlp.config["training"], minutes=1)
     printed = run_logger(nlp, [0.0, 0.0])
     assert "Train longer (--training.batcher.minutes)" in printed and "max_steps" not in printed
+    rate = {"@schedules": "warmup_linear.v1", "initial_rate": 0.1}
+    by_steps = {**rate, "warmup_steps": 50, "total_steps": 100}
+    by_time = {"@schedules": LINEAR_OVER_TIME, "initial_rate": 0.1, "warmup": 0.5}
+    for rate, rising in ((by_steps, True), (by_time, False)):
+        nlp.config["training"]["optimizer"]["learn_rate"] = rate
+        assert ("still rising" in run_logger(nlp, [0.1, 0.2, 0.3])) == rising
 
 
 def test_best_model_of_step_0() -> None:

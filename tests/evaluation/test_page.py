@@ -102,7 +102,9 @@ def test_what_is_scored_is_shown():
     assert compared.predicted == [Mark(0, 4, "ORG", "right", 1, 0.75)]
 
 
-@pytest.mark.parametrize("lang, direction", [("en", "auto"), ("xx", "auto"), ("ar", "rtl")])
+@pytest.mark.parametrize(
+    "lang, direction", [("en", "ltr"), ("xx", "auto"), ("mul", "auto"), ("ar", "rtl")]
+)
 def test_the_direction_of_words(lang, direction):
     assert direction_of(spacy.blank(lang).vocab) == direction
 

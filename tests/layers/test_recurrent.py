@@ -48,5 +48,5 @@ def test_unknown_cell_is_refused() -> None:
         BiRNN(5, 8, cell="rnn")
 
 
-def test_bilstm_is_made_of_lstm_cells() -> None:
+def test_the_default_cell_is_an_lstm() -> None:
     assert isinstance(BiRNN(5, 8).ahead[0], torch.nn.LSTM)

@@ -101,6 +101,14 @@ def test_rates_do_not_follow_the_time_of_an_earlier_training(seconds) -> None:
     assert next(rates) == pytest.approx(0.005)
 
 
+def test_the_first_rate_may_be_taken_after_the_first_batch(seconds) -> None:
+    rates = budget.linear_over_time(0.01, warmup=0)
+    next(budget.until_time_is_up(pairs, minutes=1)(range(2)))
+    assert next(rates) == 0.01
+    seconds[0] += 30
+    assert next(rates) == pytest.approx(0.005)
+
+
 def test_cpu_time_is_counted_for_each_thread(seconds, monkeypatch) -> None:
     import torch
 

@@ -42,6 +42,7 @@ from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
 from spacy_nested_ner.pipeline.scorer import solid_offsets
 
+MANY_LANGUAGES = ("xx", "mul", "")
 KINDS = (
     "right",
     "wrong label",
@@ -81,14 +82,15 @@ class Comparison:
     predicted_words: List[str]
     gold: List[Mark]
     predicted: List[Mark]
-    direction: str = "auto"
+    direction: str = "ltr"
 
 
 def direction_of(vocab: Vocab) -> str:
-    """In which direction words follow each other, as HTML's `dir` has it: "rtl" in a language that
-    is written so, else "auto", by the first letter of a sentence: a pipeline of many languages
-    (`xx`) reads Arabic, too."""
-    return "rtl" if vocab.writing_system.get("direction") == "rtl" else "auto"
+    """In which direction words follow each other, as HTML's `dir` has it: "ltr" or "rtl", or, of a
+    pipeline of many languages, "auto", by the first letter of a sentence."""
+    if vocab.lang in MANY_LANGUAGES:
+        return "auto"
+    return str(vocab.writing_system.get("direction", "ltr"))
 
 
 def choose_examples(

@@ -121,11 +121,11 @@ def questions_of(model: Model) -> List[str]:
         return [number_word(i + 1) for i in range(len(labels))]
     if kind == "pseudo":
         return [label_name(label) for label in labels]
-    known = _known(model)
+    known = known_questions(model)
     return [known.get(label) or from_template(label) for label in labels]
 
 
-def _known(model: Model) -> Dict[str, str]:
+def known_questions(model: Model) -> Dict[str, str]:
     """All questions by label: those given come before those read."""
     return {**model.attrs["questions_read"], **model.attrs["questions"]}
 
@@ -160,7 +160,7 @@ def _report_alike(model: Model) -> None:
 
 def report_templates(model: Model, labels: List[str]) -> None:
     """Warn once of all these labels that have no question."""
-    known = _known(model)
+    known = known_questions(model)
     missing = [label for label in labels if label not in known]
     if missing and model.attrs["query_kind"] == "natural":
         hint = NOT_IN_A_CONFIG if any(map(is_not_in_a_config, missing)) else ""
