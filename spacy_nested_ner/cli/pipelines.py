@@ -118,10 +118,12 @@ def installed_pipelines() -> List[str]:
 
     Raises ValueError, with the remedy, if there are none.
     """
+    from spacy.language import Language
     from spacy.util import get_installed_models, get_package_path, load_config
 
     from spacy_nested_ner.systems import all_systems
 
+    Language()  # loads the factories of other packages, whose systems count, too
     ours = {system.factory for system in all_systems()}
     found = []
     for name in sorted(get_installed_models()):

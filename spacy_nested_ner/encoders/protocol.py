@@ -4,6 +4,7 @@ Any token-to-vector model is an encoder: it reads docs and gives the vectors of 
 encoders of this package that read more are models of a class of their own.
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 import numpy as np
@@ -106,6 +107,29 @@ def listens(model: Model[Any, Any]) -> bool:
     return any(
         node.name.endswith("-listener") or is_curated_listener(node) for node in model.walk()
     )
+
+
+KNOWN = (
+    "thinc.",
+    "spacy.",
+    "spacy_nested_ner.",
+    "spacy_transformers.",
+    "spacy_curated_transformers.",
+)
+
+
+def reads_words_alone(model: Model[Any, Any]) -> bool:
+    """Whether all that a model reads of a doc is known, each thing of a single word, so that it can
+    be given a part of the doc. A listener's vectors are made of the whole doc, and nobody knows
+    what layers from elsewhere look at."""
+    return not listens(model) and all(_is_known(node) for node in model.walk())
+
+
+def _is_known(node: Model[Any, Any]) -> bool:
+    forward = node._func
+    while isinstance(forward, partial):
+        forward = forward.func
+    return forward.__module__.startswith(KNOWN)
 
 
 QUESTION = "is_question"

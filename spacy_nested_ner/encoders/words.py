@@ -33,10 +33,15 @@ def encode_words(
 ) -> EncodedWords:
     """Run a tok2vec. width: of the vectors, 0 if it is not known yet.
 
-    Raises ValueError for vectors of another width.
+    Raises ValueError for vectors of another width, or not one for each token.
     """
     with _in_turn(tok2vec, is_train):
         vectors, backprop = tok2vec(docs, is_train)
+    for doc, array in zip(docs, vectors, strict=True):
+        if array.shape[0] != len(doc):
+            raise ValueError(
+                f"the encoder gives {array.shape[0]} vectors for the {len(doc)} tokens of a doc"
+            )
     # A transformer listener gives an empty doc an array of width 0: keep it out of the flat one.
     real = [array for array in vectors if array.shape[0]]
     flat = tok2vec.ops.flatten(real) if real else tok2vec.ops.alloc2f(0, width)

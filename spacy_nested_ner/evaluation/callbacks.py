@@ -38,11 +38,11 @@ def make_fit_threshold() -> Callable[[Language], Language]:
     with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`, and their
     folder is written whole or not at all.
 
-    It costs one prediction on that corpus for each pipeline that is saved, eleven where spans lose
-    their scores, as beside a `span_ruler` with the same key. Training itself goes on
-    with the thresholds of the config. What was chosen stands in the pipeline's
-    `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it is. A training
-    that is interrupted is saved at once, with the thresholds that were chosen last.
+    It costs one prediction on that corpus for each pipeline that is saved, eleven where a later
+    component may change the spans, as a `span_ruler` with the same key does and components of your
+    own might. Training itself goes on with the thresholds of the config. What was chosen stands in
+    the pipeline's `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it
+    is. A training that is interrupted is saved at once, with the thresholds that were chosen last.
     """
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         NOTHING_RIGHT,
@@ -204,7 +204,7 @@ def _problems(
     rising = _still_rising(training["optimizer"], last_step)
     cut = _cut_short(training, last_step, last_step - first_best)
     if cut == "patience" and best:
-        rising = False  # it is there to end a training that gains nothing more
+        rising = ""  # it is there to end a training that gains nothing more
     elif cut and (rising or not best):
         return [
             f"{cut} ended the training at step {last_step} of {training['max_steps']}. Learning "
@@ -234,7 +234,7 @@ def _problems(
     if rising:
         found.append(
             f"Training ended at step {last_step}, while the learning rate was still rising. Train "
-            "longer, or set warmup_steps of [training.optimizer.learn_rate] to a share of the "
+            f"longer, or set warmup_steps of [training.optimizer.{rising}] to a share of the "
             "steps, such as 0.08 with spacy_nested_ner.warmup_linear.v1."
         )
     return found
@@ -249,12 +249,14 @@ def _cut_short(training: Dict[str, Any], last_step: int, without_gain: int) -> s
     return "max_epochs" if training["max_epochs"] > 0 else ""
 
 
-def _still_rising(optimizer: Dict[str, Any], last_step: int) -> bool:
+def _still_rising(optimizer: Dict[str, Any], last_step: int) -> str:
+    """The learning rate that has risen from the first step to the last one, "" for none."""
     for name in RATES:
         rate = optimizer.get(name)
         if isinstance(rate, dict) and rate.get("@schedules") != LINEAR_OVER_TIME and last_step > 0:
             schedule = registry.resolve({"rate": rate})["rate"]
-            rates = list(islice(schedule, last_step - 1, last_step + 1))
-            if len(rates) == 2 and rates[1] > rates[0]:
-                return True
-    return False
+            rates = list(islice(schedule, last_step + 1))
+            # Some schedules go up and down all the time.
+            if len(rates) > 1 and rates == sorted(rates) and rates[-2] < rates[-1]:
+                return name
+    return ""

@@ -20,9 +20,9 @@ from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
 from spacy_nested_ner.encoders.pretrained import is_int8, is_pretrained, learns_too_fast
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
-    listens,
     missing_annotation,
     needed_annotation,
+    reads_words_alone,
 )
 from spacy_nested_ner.encoders.shim import CANNOT_LEARN
 from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim
@@ -278,8 +278,8 @@ class NestedNER(SavedPipe):
         )
 
     def _reads_words_alone(self) -> bool:
-        """Whether tokens of whitespace are left out. Of a listener's docs none can be."""
-        return knows_words_alone(self.cfg["learned_from"]) and not listens(self._reader())
+        """Whether tokens of whitespace are left out."""
+        return knows_words_alone(self.cfg["learned_from"]) and reads_words_alone(self._reader())
 
     def _reader(self) -> Model:
         """The part of the encoder that reads docs, not questions."""
@@ -302,7 +302,7 @@ class NestedNER(SavedPipe):
             and self._settings().split_sentences
             and knows_one_at_a_time(self.cfg["learned_from"])
             and is_pretrained(self._reader())
-            and not listens(self._reader())
+            and reads_words_alone(self._reader())
         )
         return read_as(docs, rows, apart=apart, words_alone=self._reads_words_alone())
 

@@ -91,9 +91,19 @@ def check_model(name: str, system: System, model: Model) -> None:
 
 def register_system(system: System) -> None:
     """Make a system of one's own known: its factory, its architecture, and to `inspect` and
-    `analyze`."""
+    `analyze`.
+
+    Raises ValueError if there is another system of that name.
+    """
     from spacy_nested_ner.model.architectures import make_architecture
 
+    if system.name in TABLE:
+        other = get_system(system.name)
+        if (other.package, other.architecture) != (system.package, system.architecture):
+            raise ValueError(
+                f"There is a system '{system.name}' already, {other.registered} of "
+                f"{other.package}. Give yours another name."
+            )
     TABLE[system.name] = system
     registry.architectures(system.registered, func=make_architecture(system))
     make_factory(system)

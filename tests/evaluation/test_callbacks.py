@@ -122,7 +122,8 @@ def test_nothing_found_in_the_time() -> None:
     rate = {"@schedules": "warmup_linear.v1", "initial_rate": 0.1}
     by_steps = {**rate, "warmup_steps": 50, "total_steps": 100}
     by_time = {"@schedules": LINEAR_OVER_TIME, "initial_rate": 0.1, "warmup": 0.5}
-    for rate, rising in ((by_steps, True), (by_time, False)):
+    up_and_down = {"@schedules": "cyclic_triangular.v1", "min_lr": 0.0, "max_lr": 0.1, "period": 2}
+    for rate, rising in ((by_steps, True), (by_time, False), (up_and_down, False)):
         nlp.config["training"]["optimizer"]["learn_rate"] = rate
         assert ("still rising" in run_logger(nlp, [0.1, 0.2, 0.3])) == rising
 

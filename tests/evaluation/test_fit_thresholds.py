@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Dict, List
 
+import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.tokens import Doc, SpanGroup
+from spacy.util import filter_spans
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
@@ -119,6 +122,29 @@ def test_spans_that_a_ruler_is_among_are_predicted_at_each_threshold() -> None:
     ruler.add_patterns([{"label": "RULE", "pattern": first.reference[0].text}])
     fits, _ = fit_thresholds(nlp, make_examples(nlp))
     assert fits["ner"].threshold in PASSES and fits["ner"].f > fits["ner"].old_f
+
+
+@Language.component("longest_spans")
+def longest_spans(doc: Doc) -> Doc:
+    """Flat entities, with their scores."""
+    group = doc.spans["sc"]
+    scores = {(s.start, s.end): score for s, score in zip(group, group.attrs["scores"])}
+    kept = filter_spans(group)
+    attrs = {"scores": np.array([scores[s.start, s.end] for s in kept], dtype="float32")}
+    doc.spans["sc"] = SpanGroup(doc, name="sc", spans=kept, attrs=attrs)
+    return doc
+
+
+def test_what_later_components_make_of_the_spans_is_scored() -> None:
+    """Where lower scored spans displace others one prediction does not show them all."""
+    nlp = train(make_pipeline("locate_and_label_ner"), 25)
+    nlp.add_pipe("longest_spans")
+    fits, _ = fit_thresholds(nlp, make_examples(nlp))
+    fit, pipe = fits["ner"], nlp.get_pipe("ner")
+    assert fit.threshold in (*PASSES, fit.old_threshold)
+    for threshold, f in ((fit.threshold, fit.f), (fit.old_threshold, fit.old_f)):
+        pipe.cfg["threshold"] = threshold
+        assert nlp.evaluate(make_examples(nlp))["nested_f"] == pytest.approx(f)
 
 
 def test_nothing_to_choose_by() -> None:

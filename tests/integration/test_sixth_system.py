@@ -1,5 +1,7 @@
 """A system that lives outside of the package is all that the five are."""
 
+from dataclasses import replace
+
 import pytest
 import spacy
 import srsly
@@ -33,6 +35,13 @@ def nlp():
     assert losses[-1] < 0.2 * losses[0]
     yield nlp
     del TABLE["toy"]
+
+
+def test_a_name_stands_for_one_system(nlp):
+    register_system(SYSTEM)  # once more is no harm
+    with pytest.raises(ValueError, match="There is a system 'piqn' already"):
+        register_system(replace(SYSTEM, name="piqn"))
+    assert TABLE["piqn"] == "spacy_nested_ner.systems.piqn:SYSTEM"
 
 
 def found(nlp, text):

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.training import Example
+from spacy.util import registry
+from thinc.api import Model
 
 from spacy_nested_ner.pipeline.segments import cut_segments, read_as
 from spacy_nested_ner.pipeline.sentences import (
@@ -13,7 +16,7 @@ from spacy_nested_ner.pipeline.sentences import (
     knows_words_alone,
     remember,
 )
-from tests.conftest import SENTENCES, make_examples, make_pipeline, scores_of, train
+from tests.conftest import SENTENCES, SMALL_CNN, make_examples, make_pipeline, scores_of, train
 
 VOCAB = spacy.blank("en").vocab
 FACTORIES = ["locate_and_label_ner", "piqn_ner", "mrc_ner"]
@@ -41,6 +44,52 @@ def test_whitespace_changes_nothing(nlp, blank):
         assert len(other) > len(doc) and other.text != doc.text
         assert texts_of(other) == texts_of(doc)
         assert scores_of(other) == pytest.approx(scores_of(doc), abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def lookup():
+    """A layer from elsewhere: vectors that another component has left on the doc."""
+    Doc.set_extension("own_vectors", default=None)
+
+    @registry.architectures("tests.Lookup.v1")
+    def make_lookup(short: bool = False):
+        def forward(model, docs, is_train):
+            vectors = [doc._.own_vectors for doc in docs]
+            zeros = np.zeros((1000, 8), dtype="float32")  # before that component has read a doc
+            pairs = zip(docs, vectors)
+            found = [zeros[: len(doc)] if own is None else own[short:] for doc, own in pairs]
+            return found, lambda gradients: []
+
+        return Model("lookup", forward)
+
+    @Language.component("looks_up")
+    def looks_up(doc):
+        doc._.own_vectors = np.arange(8 * len(doc), dtype="float32").reshape(-1, 8)
+        return doc
+
+    yield {"@architectures": "tests.Lookup.v1"}
+    Doc.remove_extension("own_vectors")
+
+
+def test_layers_from_elsewhere_are_given_the_docs_as_they_are(lookup):
+    for tok2vec, as_given in ((lookup, True), (SMALL_CNN, False)):
+        nlp = spacy.blank("en")
+        nlp.add_pipe("looks_up")
+        pipe = nlp.add_pipe("piqn_ner", config={"model": {"tok2vec": tok2vec}})
+        examples = make_examples(nlp)
+        nlp.update(examples, sgd=nlp.initialize(lambda found=examples: found))
+        doc = nlp(TEXTS[0].replace(" ", "  "))
+        rows = pipe.segments([doc]).rows
+        assert (pipe.as_read([doc], rows).docs[0] is doc) == as_given
+
+
+def test_an_encoder_gives_a_vector_for_each_token(lookup):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("looks_up")
+    nlp.add_pipe("piqn_ner", config={"model": {"tok2vec": {**lookup, "short": True}}})
+    nlp.initialize(lambda: make_examples(nlp))
+    with pytest.raises(ValueError, match="gives 3 vectors for the 4 tokens of a doc"):
+        nlp("The US Bank now")
 
 
 def test_docs_of_whitespace_have_no_entities(nlp):

@@ -59,7 +59,6 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
 
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
-    # An instance, not the class: making one is what fills the registry of factories.
     defaults = dict(Language().get_factory_meta(factory).default_config or {})
     settings = {**defaults, **block}
     if not _is_model(settings["model"]):
@@ -90,6 +89,7 @@ def _filled(model: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _systems() -> Dict[str, System]:
     """By the name of the factory."""
+    Language()  # loads the factories of other packages, whose systems count, too
     return {system.factory: system for system in all_systems()}
 
 

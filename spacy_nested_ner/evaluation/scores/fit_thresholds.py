@@ -16,7 +16,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     is_annotated,
     read_entities,
 )
-from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, changed, keeps_spans
+from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, changed, is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import (
     ThresholdChoice,
     best_of,
@@ -55,10 +55,9 @@ def fit_thresholds(
     """The best threshold of each component that scores spans: those of this package and spaCy's
     `spancat`. Nothing is changed.
 
-    One prediction at a low threshold shows what all higher ones give, see `best_threshold`. A
-    component whose spans change with its threshold, such as `mrc_ner` with `decoding = "flat"`, or
-    lose their scores, as where a `span_ruler` adds some, predicts once at each of `PASSES`. A
-    threshold that is as good as the best one stays.
+    One prediction at a low threshold shows what all higher ones give, see `best_threshold`. Where
+    that is not so, see `is_searchable`, or spans have no scores, a component predicts once at each
+    of `PASSES`. A threshold that is as good as the best one stays.
 
     examples: with the docs to predict on as the pipeline will get them, as `spacy.training.Corpus`
         makes them.
@@ -79,7 +78,7 @@ def fit_thresholds(
         elif not any(len(eg.reference.spans[pipe.key]) for eg in gold):
             reasons[name] = f"the data has no entity under its key '{pipe.key}'"
         else:
-            fit = (_fit if keeps_spans(pipe) else _fit_by_passes)(nlp, pipe, gold)
+            fit = (_fit if is_searchable(nlp, name) else _fit_by_passes)(nlp, pipe, gold)
             if isinstance(fit, Fit):
                 fits[name] = fit
                 del reasons[name]

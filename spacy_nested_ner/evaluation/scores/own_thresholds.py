@@ -68,15 +68,22 @@ def own_thresholds(nlp: Language) -> Dict[str, Threshold]:
     """The threshold of each component that scores spans, by spans key. Where two write to one key,
     only what the last one writes is seen."""
     found = {}
-    for i, (name, pipe) in enumerate(nlp.pipeline):
+    for name, pipe in nlp.pipeline:
         if isinstance(pipe, (NestedNER, SpanCategorizer)):
             value = pipe.cfg.get("threshold")
             lowest = LOWEST if value is None else min(LOWEST, value)
-            searchable = keeps_spans(pipe) and not any(
-                _may_change(later, pipe.key) for _, later in nlp.pipeline[i + 1 :]
+            found[pipe.key] = Threshold(
+                name, pipe, pipe.key, value, is_searchable(nlp, name), lowest
             )
-            found[pipe.key] = Threshold(name, pipe, pipe.key, value, searchable, lowest)
     return found
+
+
+def is_searchable(nlp: Language, name: str) -> bool:
+    """Whether one prediction of a component at a low threshold holds those at all higher ones, also
+    after what later components do."""
+    pipe: Any = nlp.get_pipe(name)
+    after = nlp.pipeline[nlp.pipe_names.index(name) + 1 :]
+    return keeps_spans(pipe) and not any(_may_change(later, pipe.key) for _, later in after)
 
 
 def _may_change(pipe: Any, key: str) -> bool:
