@@ -6,8 +6,8 @@ follow. So whoever looks finds files of the old set or of the new one, never of 
 
 - An error, a full disk, Ctrl-C and SIGTERM leave the old set or the new one, and no draft.
 - SIGKILL leaves the old set, the new one, or, within the few renames at the end, a part of one.
-  `settle` completes the new one then, and removes drafts whose process is gone. All commands of
-  the same user, and of the owner of the folder, call it for the folders that they read from or
+  `settle` completes the new one then, and removes drafts whose process is gone: those of the same
+  user and of the owner of the folder. All commands call it for the folders that they read from or
   write to; other programs find files missing until then.
 - One file alone is replaced in one step: there is no moment without it.
 

@@ -35,15 +35,17 @@ def plain_output() -> Iterator[None]:
 
 @contextmanager
 def _escaping(stream: Any) -> Iterator[None]:
-    strict = hasattr(stream, "reconfigure") and stream.errors == "strict"
-    if strict:
+    errors = getattr(stream, "errors", None)
+    # Python has the second one in a locale without umlauts, for names of files alone.
+    escaping = hasattr(stream, "reconfigure") and errors in ("strict", "surrogateescape")
+    if escaping:
         stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
-        if strict:
+        if escaping:
             with suppress(ValueError):  # it has been closed
-                stream.reconfigure(errors="strict")
+                stream.reconfigure(errors=errors)
 
 
 @contextmanager

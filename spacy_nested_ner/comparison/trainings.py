@@ -30,7 +30,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     scored_table,
     with_thresholds,
 )
-from spacy_nested_ner.evaluation.scores.own_thresholds import keeps_spans
+from spacy_nested_ner.evaluation.scores.own_thresholds import is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import f_at
 from spacy_nested_ner.files import write_json
 from spacy_nested_ner.training.budget import CLOCK
@@ -195,10 +195,11 @@ def scores_of(trained: Trained, test: Path, limit: int = 0, gold_tokens: bool = 
     pipe = nlp.get_pipe(component)
     examples = examples_of(nlp, test, limit, gold_tokens)
     own, tuned = fit.old_threshold, fit.threshold
+    searchable = is_searchable(nlp, component)
     seconds = time.perf_counter()
-    table = scored_table(nlp, pipe, examples, min(own, tuned) if keeps_spans(pipe) else own)
+    table = scored_table(nlp, pipe, examples, min(own, tuned) if searchable else own)
     seconds = time.perf_counter() - seconds
-    other = table if keeps_spans(pipe) else scored_table(nlp, pipe, examples, tuned)
+    other = table if searchable else scored_table(nlp, pipe, examples, tuned)
     return {
         "model": name,
         "f1": f_at(table, own),

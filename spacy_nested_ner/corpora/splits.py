@@ -38,7 +38,9 @@ def split_of_name(name: str) -> str:
     """The split that a file or folder name speaks of, such as "dev" for `eng-val_new.txt`; ""
     if it names none or several."""
     # Of other scripts letters stand beside a word without a blank.
-    words = re.split(r"[^a-z\u00df-\u024f]+", unicodedata.normalize("NFC", name.lower()))
+    words = re.split(
+        r"[^a-z\u00df-\u024f\u1e00-\u1eff]+", unicodedata.normalize("NFC", name.lower())
+    )
     found = {_NAMES[word] for word in words if word in _NAMES}
     return found.pop() if len(found) == 1 else ""
 

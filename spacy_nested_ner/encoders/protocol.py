@@ -112,10 +112,12 @@ def listens(model: Model[Any, Any]) -> bool:
 KNOWN = (
     "thinc.",
     "spacy.",
+    "spacy_legacy.",
     "spacy_nested_ner.",
     "spacy_transformers.",
     "spacy_curated_transformers.",
 )
+"""What the modules of functions and classes begin with of which it is known what they do."""
 
 
 def reads_words_alone(model: Model[Any, Any]) -> bool:
@@ -126,10 +128,13 @@ def reads_words_alone(model: Model[Any, Any]) -> bool:
 
 
 def _is_known(node: Model[Any, Any]) -> bool:
-    forward = node._func
-    while isinstance(forward, partial):
-        forward = forward.func
-    return forward.__module__.startswith(KNOWN)
+    """Its function, and those in its attributes, such as what converts docs for a torch layer."""
+    for function in (node._func, *filter(callable, node.attrs.values())):
+        while isinstance(function, partial):
+            function = function.func
+        if not (getattr(function, "__module__", None) or "").startswith(KNOWN):
+            return False
+    return True
 
 
 QUESTION = "is_question"

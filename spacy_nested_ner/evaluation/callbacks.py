@@ -38,11 +38,12 @@ def make_fit_threshold() -> Callable[[Language], Language]:
     with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`, and their
     folder is written whole or not at all.
 
-    It costs one prediction on that corpus for each pipeline that is saved, eleven where a later
-    component may change the spans, as a `span_ruler` with the same key does and components of your
-    own might. Training itself goes on with the thresholds of the config. What was chosen stands in
-    the pipeline's `meta["thresholds"]`. Where it fails, it warns, and the pipeline is saved as it
-    is. A training that is interrupted is saved at once, with the thresholds that were chosen last.
+    It costs one prediction on that corpus for each pipeline that is saved, ten or eleven where a
+    later component may change the spans, as a `span_ruler` with the same key does and components of
+    other packages might. Training itself goes on with the thresholds of the config. What was chosen
+    stands in the pipeline's `meta["thresholds"]`. Where it fails, it warns, and the pipeline is
+    saved as it is. A training that is interrupted is saved at once, with the thresholds that were
+    chosen last.
     """
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         NOTHING_RIGHT,

@@ -90,8 +90,8 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     """`spacy_nested_ner.linear_over_time.v1`: `warmup_linear.v1` over the time of
     `until_time_is_up.v1` instead of a number of steps.
 
-    warmup: share of the time in which the rate rises, 0 to 1 exclusive. It is made before the first
-    batch, whose time is that of another training.
+    warmup: share of the time in which the rate rises, 0 to 1 exclusive. It has to be made before
+    the first batch: a time that has begun by then is taken for that of an earlier training.
 
     Raises ValueError for another share, and for a second rate before the time has begun.
     """

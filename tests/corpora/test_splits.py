@@ -37,7 +37,9 @@ def test_letters_of_other_scripts_stand_beside_a_split(name):
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-@pytest.mark.parametrize("name", ["Prätest.jsonl", "détest.txt", "übertraining"])
+@pytest.mark.parametrize(
+    "name", ["Prätest.jsonl", "détest.txt", "th\u1eedtest.txt", "übertraining"]
+)
 def test_a_split_is_a_word_of_its_own(name, form):
     assert split_of_name(unicodedata.normalize(form, name)) == ""
 

@@ -1,6 +1,10 @@
 """A system that lives outside of the package is all that the five are."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import spacy
@@ -42,6 +46,31 @@ def test_a_name_stands_for_one_system(nlp):
     with pytest.raises(ValueError, match="There is a system 'piqn' already"):
         register_system(replace(SYSTEM, name="piqn"))
     assert TABLE["piqn"] == "spacy_nested_ner.systems.piqn:SYSTEM"
+
+
+def test_systems_of_installed_packages_are_known(tmp_path):
+    """Their factories are loaded by spaCy, which nothing else has been asked for here."""
+    installed = tmp_path / "toy_package-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: toy_package\nVersion: 1.0\n", encoding="utf8")
+    entry = "[spacy_factories]\ntoy_ner = toy_package:make_toy_ner\n"
+    (installed / "entry_points.txt").write_text(entry, encoding="utf8")
+    module = (
+        "from spacy_nested_ner.pipeline.factories import register_system\n"
+        "from tests.toy import SYSTEM\nregister_system(SYSTEM)\ndef make_toy_ner(): pass\n"
+    )
+    (tmp_path / "toy_package.py").write_text(module, encoding="utf8")
+    code = (
+        "from spacy_nested_ner.evaluation.data.limits import config_components\n"
+        "print([each.name for each in config_components({'components': {'mine': "
+        "{'factory': 'toy_ner', 'model': {'@architectures': 'spacy_nested_ner.Toy.v1'}}}})])"
+    )
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    settings = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=settings, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "['mine']", done.stderr
 
 
 def found(nlp, text):

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import spacy
+import torch
 from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.training import Example
 from spacy.util import registry
-from thinc.api import Model
+from thinc.api import ArgsKwargs, Model, PyTorchWrapper
 
 from spacy_nested_ner.pipeline.segments import cut_segments, read_as
 from spacy_nested_ner.pipeline.sentences import (
@@ -67,12 +68,35 @@ def lookup():
         doc._.own_vectors = np.arange(8 * len(doc), dtype="float32").reshape(-1, 8)
         return doc
 
+    @registry.architectures("tests.TorchLookup.v1")
+    def make_torch_lookup():
+        def convert(model, docs, is_train):
+            words = torch.zeros(sum(map(len, docs)), 8)
+            lengths = [len(doc) for doc in docs]
+            return ArgsKwargs((words, lengths), {}), lambda gradients: []
+
+        def convert_back(model, pair, is_train):
+            _, outputs = pair
+
+            def back(gradients):
+                tensors = [torch.from_numpy(gradient) for gradient in gradients]
+                return ArgsKwargs((list(outputs),), {"grad_tensors": tensors})
+
+            return [array.detach().numpy() for array in outputs], back
+
+        class Split(torch.nn.Linear):
+            def forward(self, words, lengths):
+                return super().forward(words).split(lengths)
+
+        return PyTorchWrapper(Split(8, 8), convert_inputs=convert, convert_outputs=convert_back)
+
     yield {"@architectures": "tests.Lookup.v1"}
     Doc.remove_extension("own_vectors")
 
 
 def test_layers_from_elsewhere_are_given_the_docs_as_they_are(lookup):
-    for tok2vec, as_given in ((lookup, True), (SMALL_CNN, False)):
+    in_torch = {"@architectures": "tests.TorchLookup.v1"}
+    for tok2vec, as_given in ((lookup, True), (in_torch, True), (SMALL_CNN, False)):
         nlp = spacy.blank("en")
         nlp.add_pipe("looks_up")
         pipe = nlp.add_pipe("piqn_ner", config={"model": {"tok2vec": tok2vec}})

@@ -10,6 +10,7 @@ import numpy as np
 from spacy.language import Language
 from spacy.pipeline import SpanCategorizer, SpanRuler
 
+from spacy_nested_ner.encoders.protocol import KNOWN
 from spacy_nested_ner.evaluation.scores.entities import Entity, EntityTable
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.thresholds import best_threshold, tolerance
@@ -19,8 +20,6 @@ from spacy_nested_ner.pipeline.component import NestedNER
 
 LOWEST = 0.05
 """Lower thresholds are not looked at: they cost time and are never the best in practice."""
-
-KNOWN = ("spacy.", "spacy_nested_ner.", "spacy_transformers.")
 
 
 @dataclass
