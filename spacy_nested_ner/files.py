@@ -25,8 +25,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Dict, Iterable, Iterator, List
 
-import srsly
-
 try:
     import fcntl
 except ImportError:  # Windows: drafts of a killed process stay there
@@ -87,6 +85,8 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
 
 def write_json(path: Path, content: Any) -> None:
     """JSON that is there whole or not at all."""
+    import srsly  # takes numpy along, which who reads a corpus may not need
+
     with written_together([path]) as drafts:
         drafts[path].write_text(srsly.json_dumps(content, indent=2) + "\n", encoding="utf8")
 

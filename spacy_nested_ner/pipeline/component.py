@@ -57,6 +57,7 @@ from spacy_nested_ner.pipeline.segments import (
 )
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
+    is_space,
     knows_one_at_a_time,
     knows_words_alone,
     remember,
@@ -274,12 +275,17 @@ class NestedNER(SavedPipe):
                 self._warn_once("sentences", WHOLE_DOC.format(whole=whole))
             whole = None
         return cut_segments(
-            docs, settings.window, settings.stride, whole, self._reads_words_alone()
+            docs, settings.window, settings.stride, whole, self._leaves_out_whitespace(docs)
         )
 
-    def _reads_words_alone(self) -> bool:
-        """Whether tokens of whitespace are left out."""
-        return knows_words_alone(self.cfg["learned_from"]) and reads_words_alone(self._reader())
+    def _leaves_out_whitespace(self, docs: List[Doc]) -> bool:
+        """Whether tokens of whitespace are left out, if the docs have any."""
+        return (
+            knows_words_alone(self.cfg["learned_from"])
+            # Most docs have none, which is faster to see than what an encoder is made of.
+            and any(is_space(doc).any() for doc in docs)
+            and reads_words_alone(self._reader())
+        )
 
     def _reader(self) -> Model:
         """The part of the encoder that reads docs, not questions."""
@@ -304,7 +310,7 @@ class NestedNER(SavedPipe):
             and is_pretrained(self._reader())
             and reads_words_alone(self._reader())
         )
-        return read_as(docs, rows, apart=apart, words_alone=self._reads_words_alone())
+        return read_as(docs, rows, apart=apart, words_alone=self._leaves_out_whitespace(docs))
 
     def _segments_as_given(self, docs: List[Doc]) -> Segments:
         settings = self._settings()
