@@ -115,7 +115,8 @@ def write_without(source: Path, target: Path, labels: Set[str], limit: int) -> N
 
 def question(nlp: Language, label: str) -> str:
     """The question for a label, from the source that the config names."""
-    given = known_questions(nlp.get_pipe("ner").model)  # type: ignore[attr-defined]
+    pipe: Any = nlp.get_pipe("ner")
+    given = known_questions(pipe.model)
     if label not in given:
         raise typer.BadParameter(f"the config's question_source has no question for {label}.")
     return given[label]

@@ -118,13 +118,11 @@ def installed_pipelines() -> List[str]:
 
     Raises ValueError, with the remedy, if there are none.
     """
-    from spacy.language import Language
     from spacy.util import get_installed_models, get_package_path, load_config
 
-    from spacy_nested_ner.systems import all_systems
+    from spacy_nested_ner.pipeline.factories import known_systems
 
-    Language()  # loads the factories of other packages, whose systems count, too
-    ours = {system.factory for system in all_systems()}
+    ours = known_systems()
     found = []
     for name in sorted(get_installed_models()):
         configs = map(load_config, get_package_path(name).glob("*/config.cfg"))

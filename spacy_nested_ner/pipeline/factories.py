@@ -1,5 +1,6 @@
 """Factories. spaCy imports this module whenever a pipeline is made: keep it light."""
 
+import functools
 import inspect
 from typing import Any, Callable, Dict, Optional
 
@@ -87,6 +88,19 @@ def check_model(name: str, system: System, model: Model) -> None:
         f"Component '{name}': {problem}, got {other.registered}. Take factory '{other.factory}' or "
         "the other model."
     )
+
+
+def known_systems() -> Dict[str, System]:
+    """All systems by the name of the factory, those of installed packages included."""
+    _load_installed()
+    return {system.factory: system for system in all_systems()}
+
+
+@functools.cache
+def _load_installed() -> None:
+    """Load the factories of installed packages, which register their systems: spaCy does so for an
+    instance, not for the class."""
+    Language()
 
 
 def register_system(system: System) -> None:

@@ -175,7 +175,8 @@ class Head(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
                 module.p = rate
-                module.fixed = fixed  # type: ignore[assignment]
+                if fixed:  # not in every forward pass: setting attributes of a module takes time
+                    module.fixed = True  # type: ignore[assignment]
 
 
 def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:

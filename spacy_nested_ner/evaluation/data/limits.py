@@ -13,9 +13,9 @@ from typing import Any, Dict, List, Mapping
 from spacy.language import Language
 from spacy.util import registry
 
+from spacy_nested_ner.pipeline.factories import known_systems
 from spacy_nested_ner.settings import take
-from spacy_nested_ner.systems import all_systems
-from spacy_nested_ner.systems.base import Limit, System
+from spacy_nested_ner.systems.base import Limit
 
 SPANCAT = ("spancat", "spancat_singlelabel")
 
@@ -35,7 +35,7 @@ class Component:
 
 def default_components() -> List[Component]:
     """The components of all systems as they are without a config."""
-    return [_component(name, name, {}) for name in _systems()]
+    return [_component(name, name, {}) for name in known_systems()]
 
 
 def config_components(config: Mapping[str, Any]) -> List[Component]:
@@ -44,7 +44,7 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
     RAISES (ValueError): If there is none, or if a setting has a wrong type or is out of its range.
     """
     blocks = config.get("components", {})
-    known = (*_systems(), *SPANCAT)
+    known = (*known_systems(), *SPANCAT)
     found = [
         _checked(_component(name, block["factory"], block))
         for name, block in (blocks if isinstance(blocks, Mapping) else {}).items()
@@ -59,7 +59,7 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
 
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
-    defaults = dict(Language().get_factory_meta(factory).default_config or {})
+    defaults = dict(Language.get_factory_meta(factory).default_config or {})
     settings = {**defaults, **block}
     if not _is_model(settings["model"]):
         raise ValueError(f"Component '{name}': its model must be a block with @architectures.")
@@ -68,7 +68,7 @@ def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
 
 def _checked(component: Component) -> Component:
     """The component, if its limits can be read from its settings."""
-    system = _systems().get(component.factory)
+    system = known_systems().get(component.factory)
     try:
         if system is not None:
             take(system.settings, component.model)
@@ -87,18 +87,12 @@ def _filled(model: Mapping[str, Any]) -> Dict[str, Any]:
     return {**{p.name: p.default for p in signature if p.default is not p.empty}, **model}
 
 
-def _systems() -> Dict[str, System]:
-    """By the name of the factory."""
-    Language()  # loads the factories of other packages, whose systems count, too
-    return {system.factory: system for system in all_systems()}
-
-
 def limits(component: Component) -> List[Limit]:
     """What limits a component; empty for one that holds any number of entities of any length."""
     if component.factory in SPANCAT:
         return _spancat(component)
     model = {k: _filled(v) if _is_model(v) else v for k, v in component.model.items()}
-    return _systems()[component.factory].limits(model, component.settings)
+    return known_systems()[component.factory].limits(model, component.settings)
 
 
 def _is_model(value: Any) -> bool:
