@@ -122,12 +122,9 @@ def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
 class Head(nn.Module):
     """Base class of the five systems.
 
-    Subclasses take `width` (of the word vectors), `n_labels` and their own settings, and keep the
-    first two as attributes.
+    Subclasses take `width` (of the word vectors), `n_labels` and their own settings.
     """
 
-    width: int
-    n_labels: int
     warned = False
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:

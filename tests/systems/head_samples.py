@@ -77,7 +77,7 @@ class MRCPerLabel(Head):
 
     def __init__(self, width: int, n_labels: int, settings: MRCSettings) -> None:
         super().__init__()
-        self.width, self.n_labels = width, n_labels
+        self.n_labels = n_labels
         self.question = nn.Parameter(torch.randn(n_labels, width))
         self.joined = nn.Sequential(nn.Linear(2 * width, 32), nn.GELU())
         self.head = MRC(32, n_labels, settings)

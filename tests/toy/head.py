@@ -17,7 +17,6 @@ class Toy(Head):
 
     def __init__(self, width: int, n_labels: int, settings: ToySettings) -> None:
         super().__init__()
-        self.width, self.n_labels = width, n_labels
         self.hidden = nn.Linear(width, settings.hidden_width)
         self.output = nn.Linear(settings.hidden_width, n_labels)
 
@@ -40,4 +39,4 @@ class Toy(Head):
         return Predictions(row, word, word, label, score[row, word, label])
 
     def add_labels(self, n_labels: int) -> None:
-        self.output, self.n_labels = grow_outputs(self.output, n_labels), n_labels
+        self.output = grow_outputs(self.output, n_labels)

@@ -44,7 +44,6 @@ class Diffusion(MatchedHead):
     def __init__(self, width: int, n_labels: int, settings: DiffusionSettings) -> None:
         form = settings.form
         super().__init__(boundary=form.boundary, none_weight=form.none_weight)
-        self.width, self.n_labels = width, n_labels
         self.settings, self.form = settings, form
         self.process = SpanDiffusion(settings)
         self.network = DenoisingNetwork(width, n_labels, settings)
@@ -246,7 +245,6 @@ class Diffusion(MatchedHead):
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
         self.network.classifier.grow(n_labels)
-        self.n_labels = n_labels
 
 
 def any_entity(like: Tensor, gold: Gold) -> Tensor:

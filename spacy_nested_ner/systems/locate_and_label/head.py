@@ -51,7 +51,6 @@ class LocateAndLabel(Head):
     def __init__(self, width: int, n_labels: int, settings: LocateAndLabelSettings) -> None:
         super().__init__()
         s, h = settings, settings.hidden_width
-        self.width, self.n_labels = width, n_labels
         self.lengths = sorted(set(s.lengths or seed_lengths()))
         # How far the last word of each seed is from the first.
         self.register_buffer("seed_ends", torch.tensor(self.lengths) - 1, persistent=False)
@@ -235,8 +234,9 @@ class LocateAndLabel(Head):
         return F.cross_entropy(logits, label, reduction="none")
 
     def label_goal(self, spans: Spans, gold: Gold, paired: Tensor, positive: Tensor) -> Tensor:
-        """`(S, C)` bool: the labels of all entities that stand where the paired one stands."""
-        goal = positive.new_zeros((len(positive), self.n_labels))
+        """`(S, C)` bool: the labels of all entities that stand where the paired one stands. For
+        sigmoids, which have no None."""
+        goal = positive.new_zeros((len(positive), self.labels.output.out_features))
         if not gold.labels.shape[1]:
             return goal
         mine = gold.spans[spans.row, paired].unsqueeze(1)
@@ -300,7 +300,6 @@ class LocateAndLabel(Head):
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
         self.labels.grow(n_labels + (self.classifier == "softmax"))
-        self.n_labels = n_labels
 
 
 def _examples(words: WordStates, positive: Tensor) -> Tensor:

@@ -41,7 +41,6 @@ class MRC(Head):
         s = settings
         if s.two_sided and width % 2:
             raise ValueError(f"MRC: two_sided halves the vectors, but their width is {width}.")
-        self.width, self.n_labels = width, n_labels
         self.two_sided, self.candidates = s.two_sided, s.candidates
         self.boundary_loss = s.boundary_loss
         side = width // 2 if s.two_sided else width
@@ -141,7 +140,6 @@ class MRC(Head):
 
     def add_labels(self, n_labels: int) -> None:
         """Nothing to grow: a label is its question."""
-        self.n_labels = n_labels
 
 
 class MatchScore(nn.Module):

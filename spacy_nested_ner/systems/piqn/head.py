@@ -50,7 +50,6 @@ class PIQN(MatchedHead):
     def __init__(self, width: int, n_labels: int, settings: PIQNSettings) -> None:
         s, form, h = settings, settings.form, settings.hidden_width
         super().__init__(boundary=form.boundary, none_weight=form.none_weight)
-        self.width, self.n_labels = width, n_labels
         self.assignment, self.quantity = s.assignment, s.quantity
         self.match_anchor, self.match_reach = s.match_anchor, form.match_reach
         self.candidates, self.early_words = form.candidates, form.early_words
@@ -195,7 +194,6 @@ class PIQN(MatchedHead):
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""
         self.classifier.grow(n_labels)
-        self.n_labels = n_labels
 
 
 class OneWayBlock(nn.Module):

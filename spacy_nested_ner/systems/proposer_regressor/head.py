@@ -78,7 +78,6 @@ class ProposerRegressor(Head):
     def __init__(self, width: int, n_labels: int, settings: ProposerRegressorSettings) -> None:
         super().__init__()
         s, h = settings, settings.hidden_width
-        self.width, self.n_labels = width, n_labels
         self.input_dropout = nn.Dropout(0.0)
         self.input = nn.Linear(width, h)
         self.input_norm = nn.LayerNorm(h)
@@ -222,4 +221,3 @@ class ProposerRegressor(Head):
         for layer in self.regressor:
             assert isinstance(layer, RegressorLayer)
             layer.add_labels(n_labels)
-        self.n_labels = n_labels
