@@ -40,7 +40,10 @@ class HeadShim(TorchShim):
         self.set_module(self._head())
 
     def _head(self) -> Head:
-        return self.system.head_class()(self.width, self.n_labels, self.settings)
+        head = self.system.head_class()(self.width, self.n_labels, self.settings)
+        if self.settings.dropout is not None:
+            head.set_dropout(self.settings.dropout, fixed=True)
+        return head
 
     def add_labels(self, n_labels: int) -> None:
         """Grow a trained head to so many labels; the present ones stay the first."""

@@ -122,7 +122,8 @@ def mean_losses(parts: List[Dict[str, Loss]]) -> Dict[str, Tensor]:
 class Head(nn.Module):
     """Base class of the five systems.
 
-    Subclasses take `width` (of the word vectors), `n_labels` and their own settings.
+    Subclasses take `width` (of the word vectors), `n_labels` and their own settings. What builds
+    them sets their dropouts, which begin at 0.
     """
 
     warned = False

@@ -8,8 +8,9 @@ import torch
 from spacy import util
 from torch import Tensor, nn
 
+from spacy_nested_ner.model.shim import HeadShim
 from spacy_nested_ner.settings import take
-from spacy_nested_ner.systems.base import ModelSettings, Options
+from spacy_nested_ner.systems.base import ModelSettings, Options, System
 from spacy_nested_ner.systems.diffusion.head import Diffusion
 from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
 from spacy_nested_ner.systems.head import Batch, Gold, Head, Loss, Predictions
@@ -186,17 +187,18 @@ def build(name: str, n_labels: int = N_LABELS) -> Head:
     return head_class(WIDTH, n_labels, SETTINGS[head_class](**settings))
 
 
-def from_config(
-    name: str,
-    kind: Type[ModelSettings],
-    head_class: Type[Head],
-    width: int,
-    n_labels: int,
-    **more: Any,
-) -> Head:
+def in_pipeline(system: System, settings: ModelSettings, width: int, n_labels: int) -> Head:
+    """A head as a pipeline builds it, with its dropout."""
+    shim = HeadShim(system, settings)
+    shim.build(width, n_labels)
+    return shim.module
+
+
+def from_config(name: str, system: System, width: int, n_labels: int, **more: Any) -> Head:
     """The head of a shipped config. more: settings that its encoder decides."""
     component = util.load_config(CONFIGS / f"{name}.cfg")["components"]["ner"]
-    return head_class(width, n_labels, take(kind, {**component["model"], **more}))
+    settings = take(system.settings, {**component["model"], **more})
+    return in_pipeline(system, settings, width, n_labels)
 
 
 def random_batch(lengths: Tuple[int, ...] = (6, 3, 1)) -> Tuple[Tensor, Tensor]:

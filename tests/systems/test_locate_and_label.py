@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
+from spacy_nested_ner.systems.locate_and_label import SYSTEM
 from spacy_nested_ner.systems.locate_and_label.head import LocateAndLabel, focal_terms
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
@@ -313,10 +314,8 @@ def test_a_softmax_answers_with_its_best_label_or_none() -> None:
 
 
 def test_words_are_dropped_once_where_there_is_no_lstm() -> None:
-    torch.manual_seed(0)
-    head = LocateAndLabel(
-        WIDTH, 2, LocateAndLabelSettings(lstm_layers=0, hidden_width=WIDTH, dropout=0.5)
-    ).train()
+    head = make_head(lstm_layers=0, hidden_width=WIDTH).train()
+    head.set_dropout(0.5)
     words, mask = random_batch()
     assert torch.equal(head.encode(words, mask).states, words)
 
@@ -433,7 +432,7 @@ def test_wrong_settings_are_refused(changes, problem) -> None:
 def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     """Sections 2.1 to 2.5 and what the authors ran on GENIA; see
     docs/systems/locate_and_label_ner.md."""
-    head = from_config("locate_and_label_paper", LocateAndLabelSettings, LocateAndLabel, 1024, 5)
+    head = from_config("locate_and_label_paper", SYSTEM, width=1024, n_labels=5)
     shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
     h = 1024  # the encoder has the BiLSTM
     for part, outputs in (("filter", 1), ("offsets", 2), ("labels", 6)):  # with a None class

@@ -5,12 +5,13 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
-from head_samples import options_of
+from head_samples import in_pipeline, options_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
+from spacy_nested_ner.systems.mrc import SYSTEM
 from spacy_nested_ner.systems.mrc.head import MRC, MatchScore, best_of_rows, nearest_ends
 from spacy_nested_ner.systems.mrc.settings import MRCOptions, MRCSettings
 
@@ -258,7 +259,7 @@ def test_labels_have_no_weights() -> None:
 
 
 def test_dropout_is_before_the_match_score_only() -> None:
-    head = MRC(4, 1, MRCSettings(dropout=0.3))
+    head = in_pipeline(SYSTEM, MRCSettings(dropout=0.3), width=4, n_labels=1)
     head.set_dropout(0.9)
     assert [m.p for m in head.modules() if isinstance(m, nn.Dropout)] == [0.3]
 

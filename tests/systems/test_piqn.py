@@ -10,6 +10,7 @@ from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, from_config, options_of, 
 from spacy_nested_ner.layers.pointer import AdditivePointer
 from spacy_nested_ner.systems.head import Gold, mean_losses
 from spacy_nested_ner.systems.matched import Answers, MatchedHead, within_reach
+from spacy_nested_ner.systems.piqn import SYSTEM
 from spacy_nested_ner.systems.piqn.head import (
     PIQN,
     OneWayBlock,
@@ -243,7 +244,7 @@ def test_short_sentences_get_extra_rounds_of_queries() -> None:
 
 def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     """Section 3, appendix B, and what the authors' code adds; see docs/systems/piqn_ner.md."""
-    head = from_config("piqn_paper", PIQNSettings, PIQN, width=1024, n_labels=5, n_queries=60)
+    head = from_config("piqn_paper", SYSTEM, width=1024, n_labels=5, n_queries=60)
     shapes = {name: tuple(value.shape) for name, value in head.state_dict().items()}
     h = 1024
     # Three layers of a BiLSTM, five blocks, each with a self-attention of its own for queries.

@@ -47,8 +47,6 @@ class Diffusion(MatchedHead):
         self.settings, self.form = settings, form
         self.process = SpanDiffusion(settings)
         self.network = DenoisingNetwork(width, n_labels, settings)
-        if settings.dropout is not None:
-            self.set_dropout(settings.dropout, fixed=True)
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
         """Algorithm 1 at one random timestep per sentence, and `rollout` steps from there, which

@@ -68,8 +68,6 @@ class LocateAndLabel(Head):
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
         self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"), s.grid_width)
         self._initialise_outputs()
-        if s.dropout is not None:
-            self.set_dropout(s.dropout, fixed=True)
 
     def _initialise_outputs(self) -> None:
         """At first nearly no span is an entity and none moves. Random outputs would have to be

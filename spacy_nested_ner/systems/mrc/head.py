@@ -55,8 +55,6 @@ class MRC(Head):
             weights["match"] = MATCH_WEIGHT
         total = sum(weights.values())
         self.weights = {name: weight / total for name, weight in weights.items()}
-        if s.dropout is not None:
-            self.set_dropout(s.dropout, fixed=True)
 
     def boundaries(self, words: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         """First and last pieces `(P, N, h)`, and the logits `(P, N)` of starts and ends."""

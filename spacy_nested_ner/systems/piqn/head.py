@@ -68,8 +68,6 @@ class PIQN(MatchedHead):
         self.classifier = QueryClassifier(
             h, n_labels, form.label_attention, form.span_pooling, s.attention_heads
         )
-        if s.dropout is not None:
-            self.set_dropout(s.dropout, fixed=True)
 
     def encode(
         self, words: Tensor, mask: Tensor, encoded: Optional[Tensor] = None

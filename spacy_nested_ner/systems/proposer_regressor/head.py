@@ -91,8 +91,6 @@ class ProposerRegressor(Head):
         self.classifier: Optional[SpanClassifier] = None
         if s.classifier == "span":
             self.classifier = SpanClassifier(h, h, n_labels, answer_pooling=True)
-        if s.dropout is not None:
-            self.set_dropout(s.dropout, fixed=True)
 
     def refine(self, words: Tensor, mask: Tensor) -> Tuple[Tensor, List[Proposals]]:
         """Words `(B, N, h)`, and the proposals of the proposer and of each regressor layer."""
