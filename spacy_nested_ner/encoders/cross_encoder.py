@@ -23,7 +23,7 @@ from spacy_nested_ner.encoders.protocol import (
     Tok2VecModel,
 )
 from spacy_nested_ner.encoders.question_cache import QuestionCache, state_of
-from spacy_nested_ner.encoders.shim import ModuleShim
+from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
 from spacy_nested_ner.encoders.words import encode_words, initialize_tok2vec
 from spacy_nested_ner.layers.cross_encoder import CrossEncoder
 from spacy_nested_ner.layers.late_interaction import LateCrossEncoder, LateInteraction
@@ -58,7 +58,7 @@ def build_cross_encoder(
         shim = CrossShim(CrossEncoder, {**settings, "depth": depth})
     cross: Model[Any, Any] = Model(
         "cross_layers",
-        _is_read_by_its_parent,
+        called_by_its_parent,
         shims=[shim],
         attrs={"dropout_rate": 0.0},
     )
@@ -121,10 +121,6 @@ def _static_vectors(docs: List[Doc]) -> bytes:
 
 def _cross_shim(model: PairEncoderModel) -> CrossShim:
     return model.get_ref("cross").shims[0]  # type: ignore[return-value]
-
-
-def _is_read_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
-    raise ValueError("The layers work on pairs: call the cross-encoder that owns them.")
 
 
 def question_words(question: str) -> List[str]:

@@ -23,7 +23,7 @@ from spacy_nested_ner.encoders.protocol import (
     has_annotation,
     missing_annotation,
 )
-from spacy_nested_ner.encoders.shim import ModuleShim, running
+from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent, running
 from spacy_nested_ner.encoders.word_features import (
     static_rows,
     tag_keys,
@@ -125,7 +125,7 @@ def build_hybrid_encoder(
     of_module = {k: v for k, v in settings.to_dict().items() if k not in (*attrs, "pos_attr")}
     parts: Model[Any, Any] = Model(
         "hybrid_words",
-        _parts_are_joined_by_their_parent,
+        called_by_its_parent,
         # Below the parts, so that it learns at their rate.
         layers=[] if embed is None else [embed],
         attrs={"dropout_rate": 0.0},
@@ -159,10 +159,6 @@ def _contextual(model: Tok2VecModel) -> Optional[Tok2VecModel]:
 
 def _embed(model: Tok2VecModel) -> Optional[Tok2VecModel]:
     return next(iter(model.layers[0].layers), None)
-
-
-def _parts_are_joined_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:
-    raise ValueError("The parts have no input of their own: call the hybrid encoder.")
 
 
 def _check_tok2vec(

@@ -22,7 +22,7 @@ from spacy_nested_ner.encoders.pretrained import (
 )
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
 from spacy_nested_ner.encoders.question_cache import QuestionCache
-from spacy_nested_ner.encoders.shim import running
+from spacy_nested_ner.encoders.shim import called_by_its_parent, running
 from spacy_nested_ner.layers.split_encoder import SplitEncoder
 from spacy_nested_ner.settings import configured, setting
 
@@ -85,9 +85,7 @@ def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderM
     late: List[Model[Any, Any]] = []
     if settings.joint_layers == 0:
         own = {"dropout_rate": 0.0}
-        late.append(
-            Model("late_interaction", _is_read_by_its_parent, shims=[LateShim()], attrs=own)
-        )
+        late.append(Model("late_interaction", called_by_its_parent, shims=[LateShim()], attrs=own))
     return PairEncoderModel(
         "pair_encoder",
         forward,
@@ -97,10 +95,6 @@ def build_pair_encoder(name: str, settings: PairEncoderSettings) -> PairEncoderM
         attrs={"two_sided": not late, **attrs},
         shims=[shim],
     )
-
-
-def _is_read_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
-    raise ValueError("The layer works on pairs: call the pair encoder that owns it.")
 
 
 def init(model: PairEncoderModel, X: Any = None, Y: Any = None) -> None:

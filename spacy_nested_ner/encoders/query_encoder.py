@@ -24,7 +24,7 @@ from spacy_nested_ner.encoders.piece_windows import (
 )
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, Weights, first_position
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel
-from spacy_nested_ner.encoders.shim import ModuleShim, running
+from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent, running
 from spacy_nested_ner.layers.int8 import to_int8
 from spacy_nested_ner.layers.one_way import InstanceQueries, OneWayEncoder
 from spacy_nested_ner.settings import configured, setting
@@ -93,9 +93,7 @@ def build_query_encoder(
     shim = EncoderShim(
         name, attrs.pop("max_pieces"), attrs.pop("int8"), attrs.pop("query_interaction")
     )
-    queries: Model[Any, Any] = Model(
-        "instance_queries", _queries_are_read_by_their_parent, shims=[query_shim]
-    )
+    queries: Model[Any, Any] = Model("instance_queries", called_by_its_parent, shims=[query_shim])
     return QueryEncoderModel(
         "query_encoder",
         forward,
@@ -134,10 +132,6 @@ def encoder_shim(model: Model[EncoderInput, EncoderOutput]) -> "EncoderShim":
 def query_shim(model: Model[EncoderInput, EncoderOutput]) -> "QueryShim":
     """The shim that holds the parameters of the queries."""
     return model.layers[0].shims[0]  # type: ignore[return-value]
-
-
-def _queries_are_read_by_their_parent(model: Model, X: Any, is_train: bool) -> Any:
-    raise ValueError("Instance queries have no input: call the query encoder that they belong to.")
 
 
 # Forward pass

@@ -13,6 +13,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from thinc.api import (
     CupyOps,
+    Model,
     Optimizer,
     Shim,
     get_current_ops,
@@ -80,6 +81,11 @@ def share_gpu_memory() -> None:
     if isinstance(get_current_ops(), CupyOps) and "pytorch" not in context_pools.get():
         set_gpu_allocator("pytorch")
         CupyOps.xp.get_default_memory_pool().free_all_blocks()
+
+
+def called_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
+    """In place of the forward pass of a node that only holds a shim for the node above it."""
+    raise ValueError(f"'{model.name}' has no input of its own: call the model that it belongs to.")
 
 
 class TorchShim(Shim):

@@ -12,7 +12,7 @@ from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
-from spacy_nested_ner.encoders.shim import ModuleShim
+from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
 from spacy_nested_ner.encoders.words import initialize_tok2vec
 from spacy_nested_ner.model.pairs import read_pairs
 from spacy_nested_ner.model.rows import Reading, Rows, read_with_queries, read_words
@@ -44,7 +44,7 @@ def build_head_model(system: System, encoder: Model, settings: ModelSettings) ->
     use_torch_products(encoder)
     head: Model[Any, Any] = Model(
         f"{system.name}_head",
-        _head_is_called_by_its_parent,
+        called_by_its_parent,
         dims={"nI": None, "nO": None},
         attrs={"dropout_rate": 0.0},
         shims=[HeadShim(system, settings)],
@@ -107,26 +107,13 @@ def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None
     shim = head_shim(model)
     shim.build(width, len(model.attrs["labels"]))
     head.set_dim("nI", width, force=True)
-    set_label_dim(model)
+    set_label_dim(model, len(model.attrs["labels"]))
 
 
-def set_label_dim(model: HeadModel) -> None:
-    """Keep `nO` of the nodes in step with the labels of the model."""
-    _set_label_dim(model, len(model.attrs["labels"]))
-
-
-def forget_label_dim(model: HeadModel) -> None:
-    """Let the model take weights of another number of labels."""
-    _set_label_dim(model, None)
-
-
-def _set_label_dim(model: HeadModel, n_labels: Any) -> None:
+def set_label_dim(model: HeadModel, n_labels: Optional[int]) -> None:
+    """Set `nO` of the nodes. n_labels: None lets the model take weights of any number."""
     for node in (model, model.get_ref("head")):
-        node.set_dim("nO", n_labels, force=True)
-
-
-def _head_is_called_by_its_parent(model: Model, X: Any, is_train: bool) -> Any:
-    raise ValueError("The head works on padded segments: call the model it belongs to.")
+        node.set_dim("nO", n_labels, force=True)  # type: ignore[arg-type]
 
 
 def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backprop]:

@@ -141,7 +141,7 @@ class NestedNER(SavedPipe):
 
     def _sync_labels(self) -> None:
         self.model.attrs["labels"] = list(self.labels)
-        set_label_dim(self.model)
+        set_label_dim(self.model, len(self.labels))
 
     def initialize(
         self,

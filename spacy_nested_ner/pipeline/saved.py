@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping
 import numpy as np
 import srsly
 
-from spacy_nested_ner.model.head_model import forget_label_dim, head_shim, set_tok2vec
+from spacy_nested_ner.model.head_model import head_shim, set_label_dim, set_tok2vec
 from spacy_nested_ner.pipeline.configured import STATE, ConfiguredPipe
 
 CHECKSUMS = "checksums.json"
@@ -149,14 +149,14 @@ class SavedPipe(ConfiguredPipe):
         cfg, model = srsly.msgpack_dumps(self.cfg), None
         if "model" in names:
             model = self.model.to_bytes()
-            forget_label_dim(self.model)
+            set_label_dim(self.model, None)
         try:
             yield
         except BaseException:
             self.cfg.clear()
             self.cfg.update(srsly.msgpack_loads(cfg))
             if model is not None:
-                forget_label_dim(self.model)
+                set_label_dim(self.model, None)
                 self.model.from_bytes(model)
                 set_tok2vec(self.model)
             raise

@@ -633,7 +633,7 @@ def test_limit_of_pieces(bert, roberta):
 
 def test_queries_node_cannot_be_called(bert):
     model = make_model(bert)
-    with pytest.raises(ValueError, match="query encoder"):
+    with pytest.raises(ValueError, match="'instance_queries' has no input"):
         model.get_ref("queries").predict(None)
 
 
