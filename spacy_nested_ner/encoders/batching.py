@@ -1,6 +1,6 @@
 """Batches with little padding."""
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -50,37 +50,25 @@ def equal_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
 
 
 def spread(begins: np.ndarray, lengths: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Places of the elements of sequences that begin at `begins`, `(n, longest)` int, 0 at padding;
-    and `(n, longest)` bool, False there. lengths: `(n,)` int."""
+    """Places of the elements of sequences that begin at `begins`, `(n, longest)` int, and their
+    bool mask, False at padding, which repeats the first element. lengths: `(n,)` int."""
     position = np.arange(lengths.max(initial=0))
     mask = position < lengths[:, None]
-    return (begins[:, None] + position) * mask, mask
-
-
-class PaddedBatch(NamedTuple):
-    """Where the elements of some sequences stand among all of them, which lie one after the other.
-
-    rows: `(batch,)` int, which sequences. places: `(batch, length)` long; padding repeats the
-    sequence's first element. mask: `(batch, length)` bool, False at padding.
-    """
-
-    rows: np.ndarray
-    places: Tensor
-    mask: Tensor
+    return begins[:, None] + position * mask, mask
 
 
 def padded_batches(
     lengths: np.ndarray, budget: int, device: torch.device | str = "cpu"
-) -> Iterator[PaddedBatch]:
+) -> Iterator[Tuple[np.ndarray, Tensor, Tensor]]:
     """Batches of sequences that lie one after the other, cut by `cut_batches`.
 
-    lengths: `(sequences,)` int; sequences without elements are in no batch.
+    lengths: `(sequences,)` int; sequences without elements are in no batch. Yields `(batch,)` int
+    which sequences, and `(batch, length)` long places of their elements and bool mask, see
+    `spread`.
     """
     begins = np.cumsum(lengths) - lengths
     (filled,) = np.nonzero(lengths)
     for batch in cut_batches(lengths[filled], budget):
         rows = filled[batch]
-        position = np.arange(lengths[rows].max())
-        mask = position < lengths[rows, None]
-        places = begins[rows, None] + position * mask
-        yield PaddedBatch(rows, on_device(places, device), on_device(mask, device))
+        places, mask = spread(begins[rows], lengths[rows])
+        yield rows, on_device(places, device), on_device(mask, device)

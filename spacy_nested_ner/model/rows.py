@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import spread
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel, Tok2VecModel
 from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
 from spacy_nested_ner.model.types import HeadInput
@@ -86,9 +87,6 @@ def pad(
         begin = int(offsets[batch[0]])
         alone = words[begin : begin + int(end - first)].unsqueeze(0)
         return alone, alone.new_ones(alone.shape[:2], dtype=torch.bool)
-    lengths = torch.from_numpy(segments[batch, 2] - segments[batch, 1])
-    position = torch.arange(int(lengths.max()))
-    mask = position < lengths.unsqueeze(1)
-    index = torch.from_numpy(offsets[batch]).unsqueeze(1) + position * mask
-    there, mask = (on_device(t, words.device) for t in (index, mask))
+    places = spread(offsets[batch], segments[batch, 2] - segments[batch, 1])
+    there, mask = (on_device(t, words.device) for t in places)
     return F.embedding(there, words), mask  # takes less time than an index

@@ -77,7 +77,7 @@ def test_a_row_is_a_question_and_a_segment() -> None:
 def test_places_of_a_question_and_a_segment_apart() -> None:
     places = PairPlaces(*map(np.array, ([0, 2], [2, 3], [6, 9], [2, 5])))
     words, is_word, asked, is_asked = places.apart(np.array([(0, 1), (1, 0)]))
-    assert words.tolist() == [[6, 7, 0, 0, 0], [9, 10, 11, 12, 13]]
+    assert words.tolist() == [[6, 7, 6, 6, 6], [9, 10, 11, 12, 13]]
     assert asked.tolist() == [[2, 3, 4], [0, 1, 0]]
     assert is_word.sum(1).tolist() == [2, 5] and is_asked.sum(1).tolist() == [3, 2]
 
