@@ -64,7 +64,7 @@ from spacy_nested_ner.pipeline.sentences import (
     usual_length,
 )
 from spacy_nested_ner.training.adversarial import NotAdversarial, learn_twice
-from spacy_nested_ner.training.optimizer import HEAD, GroupedOptimizer
+from spacy_nested_ner.training.optimizer import GroupedOptimizer
 
 ask_packages_once()  # before spaCy reads docs to train on
 
@@ -490,7 +490,7 @@ class NestedNER(SavedPipe):
         self._warn_standstill(sgd)
         if isinstance(sgd, GroupedOptimizer):
             for part in head_parts(self.model):
-                sgd.set_group(HEAD, part)
+                sgd.set_head(part)
         super().finish_update(sgd)
         if isinstance(sgd, GroupedOptimizer):
             sgd.flush()

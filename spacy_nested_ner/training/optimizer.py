@@ -13,7 +13,6 @@ from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import FloatsXd
 from torch import Tensor, nn
 
-HEAD = "head"
 BIAS_NAMES = ("b", "bias")
 
 
@@ -22,8 +21,8 @@ class GroupedOptimizer(Protocol):
     """A Thinc optimizer that wants to know which parameters are the head's and when a step is
     complete. A pipe tells any optimizer that has these methods."""
 
-    def set_group(self, name: str, model: Model) -> None:
-        """Called before the parameters of a step: those of this model are in the group `name`."""
+    def set_head(self, model: Model) -> None:
+        """Called before the parameters of a step: those of this model are the head's."""
 
     def flush(self) -> None:
         """Called after all parameters of a step."""
@@ -45,8 +44,8 @@ class AdamW(Optimizer):
     Weights must share memory with the arrays that Thinc hands over: true of Thinc layers and
     PyTorch wrappers on CPU and CUDA, not on Apple's MPS and not for TensorFlow or MXNet wrappers.
 
-    learn_rate: rate of everything that is not in the group "head", a number or a schedule.
-    head_learn_rate: rate of the group "head", a number or a schedule; `learn_rate` if None.
+    learn_rate: rate of everything that is not the head's, a number or a schedule.
+    head_learn_rate: rate of the head, a number or a schedule; `learn_rate` if None.
     weight_decay: decay per step and unit of learning rate; biases and 1-d parameters have none.
     beta1, beta2, eps: as in Adam.
     grad_clip: highest norm of the gradient over all parameters that step together; 0 for no limit.
@@ -92,20 +91,15 @@ class AdamW(Optimizer):
         self._taken: List[Tuple[nn.Parameter, Callable[[Tensor], None]]] = []
         self._torch = torch.optim.AdamW([{"params": []}], fused=True, **self._settings())
 
-    def set_group(self, name: str, model: Model) -> None:
-        """Put all parameters of a model into a group with a learning rate of its own.
+    def set_head(self, model: Model) -> None:
+        """Let all parameters of a model learn at the rate of the head.
 
         To be called before the model's `finish_update`, any number of times and for any number of
         models. Parameters are told apart by `(id, name)`, not by id, because Thinc numbers nodes
         and shims independently.
 
-        name: "head", the only group beside the default one.
         model: the Thinc model whose nodes and PyTorch modules, all the way down, are meant.
-
-        Raises ValueError for another name.
         """
-        if name != HEAD:
-            raise ValueError(f"AdamW has no parameter group '{name}', only '{HEAD}'.")
         self._head.update(_parameter_keys(model))
 
     def __call__(

@@ -234,7 +234,7 @@ def test_two_learning_rates() -> None:
     start = read()
     expected = reference(start, lambda key: 0.02 if key[0] == "2" else 0.001, 1.0)
     optimizer = AdamW(0.001, head_learn_rate=0.02, weight_decay=0.1)
-    optimizer.set_group("head", head)
+    optimizer.set_head(head)
     for step in range(STEPS):
         set_gradients(random_gradients(start, step))
         encoder.finish_update(optimizer)
@@ -247,16 +247,11 @@ def test_head_takes_the_other_rate_by_default() -> None:
     model, read, set_gradients = torch_toy()
     start = read()
     optimizer = AdamW(0.01, weight_decay=0.1)
-    optimizer.set_group("head", model)
+    optimizer.set_head(model)
     set_gradients(random_gradients(start, 0))
     model.finish_update(optimizer)
     optimizer.flush()
     assert_same(read(), reference(start, lambda key: 0.01, 1.0)[0])
-
-
-def test_unknown_group() -> None:
-    with pytest.raises(ValueError, match="no parameter group 'neck'"):
-        AdamW(0.01).set_group("neck", torch_toy()[0])
 
 
 def test_both_rates_follow_their_schedules() -> None:
@@ -290,7 +285,7 @@ def test_rate_zero_freezes_to_the_bit(toy: Toy) -> None:
     head, read_head, set_head = torch_toy()
     start, start_head = read_frozen(), read_head()
     optimizer = AdamW(0.0, head_learn_rate=0.01, weight_decay=0.1)
-    optimizer.set_group("head", head)
+    optimizer.set_head(head)
     for step in range(STEPS):
         set_frozen(random_gradients(start, step, scale=1e3))
         set_head(random_gradients(start_head, step))
@@ -497,7 +492,7 @@ def test_nlp_update_learns(end_step) -> None:
     spacy.util.fix_random_seed(0)
     nlp = pipeline()
     optimizer = nlp.resume_training(sgd=AdamW(0.01, head_learn_rate=0.02))
-    optimizer.set_group("head", nlp.get_pipe("tagger").model.get_ref("softmax"))
+    optimizer.set_head(nlp.get_pipe("tagger").model.get_ref("softmax"))
     trace = []
     for _ in range(40):
         losses: Dict[str, float] = {}
@@ -521,14 +516,14 @@ def test_spacy_train(tmp_path) -> None:
 
 
 class Told(Optimizer):
-    """An optimizer of one's own that takes groups."""
+    """An optimizer of one's own that tells heads apart."""
 
     def __init__(self) -> None:
         super().__init__(0.001)
         self.told: List[str] = []
 
-    def set_group(self, name: str, model: Model) -> None:
-        self.told.append(f"{model.name} is in group {name}")
+    def set_head(self, model: Model) -> None:
+        self.told.append(f"{model.name} is a head")
 
     def __call__(self, *args, **kwargs):
         if self.told[-1] != "parameter":
@@ -539,7 +534,7 @@ class Told(Optimizer):
         self.told.append("end of step")
 
 
-def test_any_optimizer_is_told_the_group_of_the_head_and_the_end_of_a_step() -> None:
+def test_any_optimizer_is_told_what_the_head_is_and_the_end_of_a_step() -> None:
     nlp, optimizer = make_pipeline("piqn_ner"), Told()
     nlp.update(make_examples(nlp), sgd=optimizer)
-    assert optimizer.told == ["piqn_head is in group head", "parameter", "end of step"]
+    assert optimizer.told == ["piqn_head is a head", "parameter", "end of step"]
