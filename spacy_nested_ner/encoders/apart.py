@@ -95,10 +95,11 @@ def read_apart(
             return late.read_questions(states) if late else split.project(states)
 
     if learns or (late and is_train):
-        shim.kept.stop()
+        shim.question_cache.stop()
         asked = read_questions()
     else:
-        asked = shim.kept.read(state_of(tuple(X.questions), [model]), read_questions)
+        state = state_of(tuple(X.questions), [model])
+        asked = shim.question_cache.read(state, read_questions)
     with mode():
         states = read_alone(sentences.windows, shim.sentence_type)
     pool = Pool.of(questions)

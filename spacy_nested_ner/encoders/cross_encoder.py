@@ -93,12 +93,12 @@ class CrossShim(ModuleShim):
 
     def __init__(self, module_class: Callable[..., nn.Module], settings: Dict[str, Any]) -> None:
         super().__init__(module_class, settings)
-        self.questions = QuestionCache()
+        self.question_cache = QuestionCache()
 
     def from_bytes(self, data: bytes) -> "CrossShim":
         """As in the base; nothing is kept of what was before."""
         super().from_bytes(data)
-        self.questions = QuestionCache()
+        self.question_cache = QuestionCache()
         return self
 
 
@@ -200,12 +200,12 @@ def _pool(model: PairEncoderModel, docs: List[Doc], question_docs: List[Doc]) ->
         reader, width = own, shim.settings["question_width"]
 
     def read_questions() -> Tensor:
-        return shim.module.embed_question(encode_words(reader, question_docs, width, False).words)
+        return shim.module.read_questions(encode_words(reader, question_docs, width, False).words)
 
     state = state_of(_what_is_read(question_docs), [reader, model.get_ref("cross")])
-    questions = shim.questions.read(state, read_questions)
+    questions = shim.question_cache.read(state, read_questions)
     sentences = encode_words(tok2vec, docs, shim.settings["width"], False).words
-    return torch.cat([questions, shim.module.embed_sentence(sentences)])
+    return torch.cat([questions, shim.module.read_words(sentences)])
 
 
 @torch.enable_grad()
@@ -214,9 +214,9 @@ def _learning_pool(
 ) -> Tuple[Tensor, Backprop]:
     """As `_pool`, and the way back."""
     shim = _cross_shim(model)
-    shim.questions.stop()
+    shim.question_cache.stop()
     sentences, questions, backprop = _vectors(model, docs, question_docs)
-    embedded = shim.module.embed_question(questions), shim.module.embed_sentence(sentences)
+    embedded = shim.module.read_questions(questions), shim.module.read_words(sentences)
     return torch.cat(embedded), backprop
 
 

@@ -248,11 +248,11 @@ class PairShim(PretrainedShim):
         super().__init__(ARCHITECTURE, name, max_pieces, int8, {"joint_layers": joint_layers})
         self._questions: Dict[str, np.ndarray] = {}
         # As they were read last, where they are read apart.
-        self.kept = QuestionCache()
+        self.question_cache = QuestionCache()
 
     def wrap(self, pretrained: Any) -> nn.Module:
         """As in the base; questions are tokenised and read again."""
-        self._questions, self.kept = {}, QuestionCache()
+        self._questions, self.question_cache = {}, QuestionCache()
         n_layers, wanted = self.n_layers, self.joint_layers
         if wanted is not None and wanted > n_layers:
             raise ValueError(

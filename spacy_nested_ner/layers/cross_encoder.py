@@ -44,11 +44,11 @@ class CrossEncoder(nn.Module):
         )
         self.dropout = nn.Dropout(0.0)
 
-    def embed_question(self, vectors: Tensor) -> Tensor:
+    def read_questions(self, vectors: Tensor) -> Tensor:
         """`(words, width)` vectors of questions to `(words, h)`."""
         return self._embed(self.sentence if self.question is None else self.question, vectors, 0)
 
-    def embed_sentence(self, vectors: Tensor) -> Tensor:
+    def read_words(self, vectors: Tensor) -> Tensor:
         """`(words, width)` vectors of sentences to `(words, h)`."""
         return self._embed(self.sentence, vectors, 1)
 

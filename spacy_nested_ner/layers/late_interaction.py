@@ -17,8 +17,8 @@ class LateInteraction(nn.Module):
     Whatever depends on the word alone or on the question alone is computed once, by `read_words`
     and `read_questions`; per pair there are the attention and what follows it.
 
-    width: of the vectors of words and of the pieces of questions. hidden_width: of the layer.
-    attention_heads, feedforward: of the layer, the latter as a multiple of its width.
+    word_width, question_width: of the vectors of words and of the pieces of questions.
+    hidden_width, attention_heads, feedforward: of the layer, the last as a multiple of its width.
     """
 
     def __init__(
@@ -64,11 +64,3 @@ class LateCrossEncoder(LateInteraction):
 
     def __init__(self, width: int, question_width: Optional[int], **settings: int) -> None:
         super().__init__(width, question_width or width, **settings)
-
-    def embed_question(self, vectors: Tensor) -> Tensor:
-        """See `read_questions`."""
-        return self.read_questions(vectors)
-
-    def embed_sentence(self, vectors: Tensor) -> Tensor:
-        """See `read_words`."""
-        return self.read_words(vectors)

@@ -111,7 +111,7 @@ def test_questions_are_read_once(asked) -> None:
     second = asked.predict()
     assert not asked.read_questions
     assert torch.equal(first, second)
-    asked.cross.questions.forget()
+    asked.cross.question_cache.forget()
     assert torch.equal(asked.predict(), first) and asked.read_questions
 
 
@@ -223,7 +223,7 @@ def assert_up_to_date(asked: Asked, change: Callable[[Asked], None]) -> None:
     change(asked)
     after = [asked.predict() for _ in range(2)]
     assert before.shape != after[0].shape or not torch.allclose(before, after[0], atol=1e-3)
-    asked.cross.questions.forget()
+    asked.cross.question_cache.forget()
     fresh = asked.predict()
     assert asked.read_questions
     assert torch.equal(after[0], fresh) and torch.equal(after[1], fresh)
@@ -276,7 +276,7 @@ def test_averaged_weights_count_within_their_context_alone(asked) -> None:
     for weights in (first, second, first):
         with asked.model.use_params(weights):
             within = [asked.predict() for _ in range(2)]
-            asked.cross.questions.forget()
+            asked.cross.question_cache.forget()
             fresh = asked.predict()
         assert torch.equal(within[0], fresh) and torch.equal(within[1], fresh)
         assert not torch.allclose(fresh, before, atol=1e-3)
