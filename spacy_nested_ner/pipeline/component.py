@@ -217,14 +217,9 @@ class NestedNER(SavedPipe):
         batch_size is ignored. `nlp.pipe` adds one to `component_cfg`, so that a dictionary used
         there before can be given to `nlp`, too.
         """
-        self._check_call(options)
+        self._check_settings(**options)
         list(self._one_by_one([doc], options))
         return doc
-
-    def _check_call(self, options: Mapping[str, Any]) -> None:
-        """Raise at once for wrong settings: they are no matter for a doc's error handler."""
-        self._settings()
-        self.options(**options)
 
     def _check_ready(self) -> None:
         """Raise ValueError for a pipe without weights, and for what was set by hand since."""
@@ -232,7 +227,7 @@ class NestedNER(SavedPipe):
             raise ValueError(
                 self._says("it has no weights yet. Call nlp.initialize, or load a trained pipeline")
             )
-        self._check_labels("the weights", "Put those back; further ones come by add_label")
+        self._check_labels()
         words = self.model.attrs["batch_words"]
         if not isinstance(words, Integral) or words < 1:
             whole = "must be a whole number of at least 1"
@@ -364,7 +359,7 @@ class NestedNER(SavedPipe):
         options: Run-time settings of the head (thresholds) for this call alone, else those of
             `pipe.cfg`: `nlp.pipe(texts, component_cfg={"ner": {"threshold": 0.6}})`.
         """
-        self._check_call(options)
+        self._check_settings(**options)
         for docs in _batches(stream, batch_size):
             try:
                 self.set_annotations(docs, self.predict(docs, **options))

@@ -2,7 +2,7 @@
 
 import warnings
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Type
 
 from spacy.pipeline import TrainablePipe
 from spacy.vocab import Vocab
@@ -15,6 +15,14 @@ from spacy_nested_ner.systems.base import Options
 
 # What `pipe.cfg` holds beside settings.
 STATE = ("labels", "learned_from")
+
+
+class Taken(NamedTuple):
+    """Checked settings, and the values with their types that they were made of."""
+
+    values: Dict[str, Any]
+    types: List[type]
+    settings: Any
 
 
 class ConfiguredPipe(TrainablePipe):
@@ -39,7 +47,7 @@ class ConfiguredPipe(TrainablePipe):
         self.scorer = scorer
         self._options = system_of(model).options
         self._warned: Set[str] = set()
-        self._taken: Dict[type, Tuple[Dict[str, Any], List[type], Any]] = {}
+        self._taken: Dict[type, Taken] = {}
         self.cfg: Dict[str, Any] = {
             "labels": [],
             "learned_from": dict(NOTHING_SEEN),
@@ -49,9 +57,13 @@ class ConfiguredPipe(TrainablePipe):
         }
         self._check_settings()
 
-    def _check_settings(self) -> None:
+    def _check_settings(self, **options: Any) -> None:
+        """Raise at once for wrong settings: they are no matter for a doc's error handler.
+
+        options: of one call.
+        """
         self._settings()
-        self.options()
+        self.options(**options)
 
     def _check_state(self) -> None:
         """Of what was read from a file: settings, labels and what the pipe learned from."""
@@ -95,11 +107,11 @@ class ConfiguredPipe(TrainablePipe):
         asks for them."""
         last = self._taken.get(kind)
         types = [type(value) for value in values.values()]  # 1 is equal to True, and no flag
-        if last is None or last[0] != values or last[1] != types:
+        if last is None or last.values != values or last.types != types:
             self._check_names()
             with self._named():
-                last = self._taken[kind] = (dict(values), types, take(kind, values))
-        return last[2]
+                last = self._taken[kind] = Taken(dict(values), types, take(kind, values))
+        return last.settings
 
     def _check_names(self) -> None:
         known = [*names_of(PipeSettings), *names_of(self._options)]

@@ -92,9 +92,13 @@ class SavedPipe(ConfiguredPipe):
             if isinstance(value, np.generic):
                 self.cfg[name] = value.item()
         self._check_state()
-        self._check_labels("the weights", "Put those back; further ones come by add_label")
+        self._check_labels()
 
-    def _check_labels(self, weights: str, remedy: str) -> None:
+    def _check_labels(
+        self,
+        weights: str = "the weights",
+        remedy: str = "Put those back; further ones come by add_label",
+    ) -> None:
         """Raises ValueError if the weights, as they are called here, belong to other labels."""
         trained = self.model.attrs["labels"]
         if head_shim(self.model).is_built and trained != list(self.cfg["labels"]):
