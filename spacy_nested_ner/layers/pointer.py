@@ -104,12 +104,10 @@ POINTERS: Dict[str, Callable[[int, Optional[int]], Pointer]] = {
 
 
 def make_pointer(kind: str, width: int, words: Optional[int] = None) -> Pointer:
-    """A pointer by name; ValueError with the names there are for any other.
+    """A pointer by name.
 
     width: of the queries. words: of the words; None is the same.
     """
-    if kind not in POINTERS:
-        raise ValueError(f"Unknown pointer {kind!r}: choose one of {', '.join(sorted(POINTERS))}.")
     return POINTERS[kind](width, words)
 
 

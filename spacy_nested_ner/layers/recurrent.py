@@ -29,8 +29,6 @@ class BiRNN(nn.Module):
         self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0, cell: str = "lstm"
     ) -> None:
         super().__init__()
-        if cell not in CELLS:
-            raise ValueError(f"BiRNN: cell must be one of {', '.join(CELLS)}.")
         if hidden % 2:
             raise ValueError(f"BiRNN: the output width must be even, got {hidden}.")
         widths = [width] + [hidden] * (layers - 1)

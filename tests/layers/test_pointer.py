@@ -6,7 +6,6 @@ from spacy_nested_ner.layers.pointer import (
     AdditivePointer,
     BilinearPointer,
     OffsetBias,
-    make_pointer,
     mask_words,
 )
 from spacy_nested_ner.layers.pooling import soft_inside, weighted_mean
@@ -46,11 +45,6 @@ def test_an_offset_bias_may_fall_with_the_distance_from_the_start() -> None:
     bias = OffsetBias(reach=2, slope=0.5)(torch.tensor([[1]]), n_words=5)
     assert bias.flatten().tolist() == pytest.approx([-0.5, 0.0, -0.5, -1.0, -1.0])
     assert not OffsetBias(reach=2).bias.any()
-
-
-def test_unknown_pointer_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="additive, bilinear"):
-        make_pointer("laser", 4)
 
 
 def test_padding_gets_no_probability() -> None:

@@ -43,10 +43,5 @@ def test_odd_width_is_refused() -> None:
         BiRNN(5, 7)
 
 
-def test_unknown_cell_is_refused() -> None:
-    with pytest.raises(ValueError, match="cell must be one of lstm, gru"):
-        BiRNN(5, 8, cell="rnn")
-
-
 def test_the_default_cell_is_an_lstm() -> None:
     assert isinstance(BiRNN(5, 8).ahead[0], torch.nn.LSTM)

@@ -282,7 +282,5 @@ def test_wrong_settings_are_refused(wrong) -> None:
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match="decoding must be"):
         found(make_head(), decoding="some")
-    with pytest.raises(ValueError, match="MRC: two_sided"):
-        MRC(5, 1, MRCSettings(two_sided=True))
     with pytest.raises(ValueError, match="hidden_width must be a multiple of 4, got 30"):
         MRCSettings(hidden_width=30)

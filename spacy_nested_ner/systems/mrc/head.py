@@ -39,8 +39,6 @@ class MRC(Head):
     def __init__(self, width: int, n_labels: int, settings: MRCSettings) -> None:
         super().__init__()
         s = settings
-        if s.two_sided and width % 2:
-            raise ValueError(f"MRC: two_sided halves the vectors, but their width is {width}.")
         self.two_sided, self.candidates = s.two_sided, s.candidates
         self.boundary_loss = s.boundary_loss
         side = width // 2 if s.two_sided else width

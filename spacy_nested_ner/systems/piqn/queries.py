@@ -100,11 +100,7 @@ class EncodedQueries(nn.Module):
 
     def forward(self, words: Tensor, mask: Tensor, encoded: Optional[Tensor]) -> Queries:
         """encoded: `(B, M, width)` query vectors of the encoder."""
-        if encoded is None:
-            raise ValueError(
-                "PIQN: query_source is 'encoder', but the encoder gives no queries. Use "
-                "spacy_nested_ner.QueryEncoder.v1 as tok2vec, or another query_source."
-            )
+        assert encoded is not None  # the system has seen that the encoder gives queries
         position = self.dropout(self.position_norm(self.position))
         position = position.expand(encoded.shape[0], -1, -1)
         return Queries(content=self.project(encoded), position=position)
