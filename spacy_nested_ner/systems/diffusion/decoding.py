@@ -179,7 +179,7 @@ def classified(
         scored = score_by_label(network, encoded, found.states, found.spans)
     else:
         scored = score_by_sum(network, encoded, found.states, found.left, found.right)
-    return Denoised(*found[:5], *scored)
+    return Denoised(found.real, found.kinds, found.noisy, found.spans, found.legal, *scored)
 
 
 def score_by_sum(

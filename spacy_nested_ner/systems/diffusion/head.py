@@ -218,7 +218,8 @@ class Diffusion(MatchedHead):
         options: `threshold` and `score`, see `find_entities`; `found_in`: spans of "every_step"
         count, or of the "last_step" alone, which is algorithm 2; the others, see `trajectory`.
         """
-        return self.entities(self._reverse(batch.words, batch.mask, options), options)
+        steps = reverse_process(self.network, self.process, batch.words, batch.mask, options)
+        return self.entities(list(steps), options)
 
     def entities(self, steps: List[Denoised], options: DiffusionOptions) -> Predictions:
         """The entities among the spans of some steps, see `find_entities`."""
@@ -232,13 +233,9 @@ class Diffusion(MatchedHead):
         `n_spans` and `spans_per_word`, see `span_counts`; `eta`, see `SpanDiffusion.reverse_step`;
         `seed` of the noise; `score`. None of them depends on what was trained with.
         """
-        return self._reverse(words, mask, options, in_place=True)
-
-    def _reverse(
-        self, words: Tensor, mask: Tensor, options: DiffusionOptions, in_place: bool = False
-    ) -> List[Denoised]:
-        steps = reverse_process(self.network, self.process, words, mask, options, in_place)
-        return list(steps)
+        return list(
+            reverse_process(self.network, self.process, words, mask, options, in_place=True)
+        )
 
     def add_labels(self, n_labels: int) -> None:
         """New rows of the class layer; the old ones, None first, stay as they are."""

@@ -97,12 +97,9 @@ class DenoisingNetwork(nn.Module):
         self.left = make_pointer(form.pointer, h, words)
         self.right = make_pointer(form.pointer, h, words)
         self.word_boundaries = nn.Linear(words, 2) if settings.word_weight else None
-        self.left_offset = (
-            OffsetBias(form.offset_reach, OFFSET_SLOPE) if form.offset_reach else None
-        )
-        self.right_offset = (
-            OffsetBias(form.offset_reach, OFFSET_SLOPE) if form.offset_reach else None
-        )
+        reach = form.offset_reach
+        self.left_offset = OffsetBias(reach, OFFSET_SLOPE) if reach else None
+        self.right_offset = OffsetBias(reach, OFFSET_SLOPE) if reach else None
         self.classifier = SpanClassifier(words, h, n_labels, form.answer_pooling)
 
     def encode(self, words: Tensor, mask: Tensor) -> EncodedWords:
