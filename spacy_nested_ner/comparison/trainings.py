@@ -37,8 +37,15 @@ from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
 PATHS = ("train", "dev", "test")
-PACKAGES = ["spacy_nested_ner", "spacy", "thinc", "torch", "numpy", "transformers"]
-PACKAGES += ["spacy-transformers"]
+PACKAGES = [
+    "spacy_nested_ner",
+    "spacy",
+    "thinc",
+    "torch",
+    "numpy",
+    "transformers",
+    "spacy-transformers",
+]
 
 
 class Task(NamedTuple):

@@ -1,1 +1,1 @@
-"""Optimizer and learning rate schedules that the papers' training recipes need."""
+"""Optimizer, learning rates, batches, limits of time, adversarial training, further training."""

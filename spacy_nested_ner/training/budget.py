@@ -78,7 +78,7 @@ def until_time_is_up(batcher: Callable, minutes: float, cpu_clock: bool = False)
                 yield batch
             if CLOCK.steps == steps:
                 raise ValueError(
-                    "spacy_nested_ner.until_time_is_up.v1: its batcher makes no batch of the "
+                    f"{UNTIL_TIME_IS_UP}: its batcher makes no batch of the "
                     "training data. Are all docs longer than a batch, and left out?"
                 )
             random.shuffle(examples)
