@@ -85,7 +85,7 @@ def read_apart(
 
     def read_alone(windows: List[Window], of_type: int) -> Tensor:
         if learns:
-            return read_packed(shim, split.lower, windows, of_type, split.again, frozen)
+            return read_packed(shim, split.lower, windows, frozen, of_type, split.again)
         return read_windows(shim, windows, split.read, of_type)
 
     def read_questions() -> Any:

@@ -18,17 +18,17 @@ def read_packed(
     shim: PretrainedShim,
     layers: Any,
     windows: List[Window],
+    frozen: int,
     of_type: int = 0,
     again: Again = None,
-    frozen: int = 0,
 ) -> Tensor:
     """States of the pieces of all windows, `(pieces, h)`, window after window, [CLS] and [SEP]
     included.
 
-    layers: of the encoder, those that read. of_type: token type of the windows. again: see
-        `run_again`. frozen: so many of the lower layers, and the embeddings, do not learn.
+    layers: of the encoder, those that read. frozen: so many of the lower ones, and the embeddings,
+        do not learn. of_type: token type of the windows. again: see `run_again`.
     """
-    embeddings, device = shim.module.embeddings, shim.piece_embeddings.device
+    embeddings, device = shim.module.embeddings, shim.device
     if not frozen:
         shim.frozen_states.forget()
         return PackedEncoder(embeddings, layers, again).read(*pack(shim, windows, of_type))
@@ -54,7 +54,7 @@ def pack(
 ) -> Tuple[Tensor, Tensor, Tensor, Packing]:
     """Ids, token types and positions of the pieces of all windows, `(pieces,)` long each, and how
     they attend together."""
-    device = shim.piece_embeddings.device
+    device = shim.device
     lengths = lengths_of(windows)
     begins = np.cumsum(lengths) - lengths
     ids = np.empty(lengths.sum(), dtype=np.int64)

@@ -125,7 +125,7 @@ def forward(
 
 def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str, frozen: int) -> Tensor:
     """The same as `_encode` gives, all at once. frozen: layers that do not learn."""
-    states = read_packed(shim, shim.module.encoder.layer, windows, frozen=frozen)
+    states = read_packed(shim, shim.module.encoder.layer, windows, frozen)
     lengths = lengths_of(windows)
     return pool_flat(states.float(), np.cumsum(lengths) - lengths, windows, how)
 

@@ -126,9 +126,9 @@ class OneWayEncoder(nn.Module):
         embeddings: nn.Module,
         layers: nn.ModuleList,
         attention_heads: int,
-        attention_dropout: float = 0.0,
-        first_position: int = 0,
-        query_interaction: bool = True,
+        attention_dropout: float,
+        first_position: int,
+        query_interaction: bool,
     ) -> None:
         super().__init__()
         self.embeddings = embeddings

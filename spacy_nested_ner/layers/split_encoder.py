@@ -34,13 +34,7 @@ class SplitEncoder:
     again: see `run_again`; for gradient checkpointing.
     """
 
-    def __init__(
-        self,
-        encoder: Any,
-        joint_layers: int,
-        first_position: int = 0,
-        again: Again = None,
-    ) -> None:
+    def __init__(self, encoder: Any, joint_layers: int, first_position: int, again: Again) -> None:
         self.encoder = encoder
         layers = list(encoder.encoder.layer)
         n_lower = len(layers) - joint_layers

@@ -148,7 +148,8 @@ def tiny_encoder(kind: str, interaction: bool):
     encoder = OneWayEncoder(
         pretrained.embeddings,
         layers,
-        2,
+        attention_heads=2,
+        attention_dropout=0.0,
         first_position=first,
         query_interaction=interaction,
     )

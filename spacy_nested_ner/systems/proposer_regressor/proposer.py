@@ -75,7 +75,7 @@ class Proposer(nn.Module):
         n_labels: int,
         kernel_sizes: Sequence[int],
         min_proposals: int,
-        without: Collection[str] = (),
+        without: Collection[str],
     ) -> None:
         super().__init__()
         self.min_proposals = min_proposals

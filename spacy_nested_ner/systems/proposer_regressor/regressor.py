@@ -29,7 +29,7 @@ class RegressorLayer(nn.Module):
         width: int,
         n_labels: int,
         heads: int,
-        without: Collection[str] = (),
+        without: Collection[str],
     ) -> None:
         super().__init__()
         self.heads = heads
