@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
     from spacy_nested_ner.evaluation.data.picking import Candidate
-    from spacy_nested_ner.evaluation.scores.own_thresholds import Threshold
+    from spacy_nested_ner.evaluation.scores.own_thresholds import ScoredComponent
 
 
 class Tool(str, Enum):
@@ -81,7 +81,7 @@ def pick_cli(
     if reading.unusable:
         msg.warn(reading.left_out())
     _report(picked, n)
-    msg.info(f"Labels: {','.join(sorted(reading.own.pipe.labels))}")
+    msg.info(f"Labels: {','.join(sorted(reading.component.pipe.labels))}")
     entities = sum(len(each.item.spans) for each in picked)
     msg.good(f"{len(picked)} of {counted(reading.texts)}, with {entities} entities to look at:")
     typer.echo(str(output_path.resolve()))
@@ -112,13 +112,13 @@ def _tool(format: Optional[Tool], path: Path) -> Tool:
     return format
 
 
-def _candidate(doc: "Doc", name: str, own: "Threshold") -> "Candidate":
+def _candidate(doc: "Doc", name: str, component: "ScoredComponent") -> "Candidate":
     from spacy_nested_ner.corpora.export import task_of
     from spacy_nested_ner.corpora.records import ScoredSpan
     from spacy_nested_ner.evaluation.data.picking import candidate
 
-    spans = spans_with_scores(doc, own)
+    spans = spans_with_scores(doc, component)
     found = {(span.start_char, span.end_char, span.label_): score for span, score in spans}
-    kept = [ScoredSpan(*span, score) for span, score in own.kept(found).items()]
+    kept = [ScoredSpan(*span, score) for span, score in component.kept(found).items()]
     forms = ((span.label_, span.text, score) for span, score in spans)
-    return candidate(doc.text, forms, own.middle, task_of(name, doc, kept))
+    return candidate(doc.text, forms, component.middle, task_of(name, doc, kept))

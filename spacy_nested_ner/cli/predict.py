@@ -147,16 +147,16 @@ def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
 
 
 def _set_threshold(nlp: "Language", spans_key: str, threshold: float) -> None:
-    from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
+    from spacy_nested_ner.evaluation.scores.own_thresholds import scored_components
 
-    own = own_thresholds(nlp).get(spans_key)
-    if own is None or own.value is None:
+    component = scored_components(nlp).get(spans_key)
+    if component is None or component.threshold is None:
         raise ValueError(
             f"No component of the pipeline ({', '.join(nlp.pipe_names) or 'none'}) has a threshold "
             f"and writes the spans key {spans_key!r}. Leave out --threshold, or choose the key "
             "with --spans-key."
         )
-    own.pipe.cfg["threshold"] = threshold
+    component.pipe.cfg["threshold"] = threshold
 
 
 class _Found:

@@ -16,7 +16,7 @@ from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_w
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-    from spacy_nested_ner.evaluation.scores.own_thresholds import Threshold
+    from spacy_nested_ner.evaluation.scores.own_thresholds import ScoredComponent
 
 TeacherArg = Annotated[
     str, typer.Argument(metavar="TEACHER", help="Folder or package name of a pipeline")
@@ -54,9 +54,9 @@ def teach_cli(
         reading = TextReading(load_pipeline(teacher), spans_key)
         with DocBinWriter() as writer:
 
-            def add(doc: "Doc", _: str, own: "Threshold") -> int:
-                writer.add(taught(doc, own))
-                return len(doc.spans[own.spans_key])
+            def add(doc: "Doc", _: str, component: "ScoredComponent") -> int:
+                writer.add(taught(doc, component))
+                return len(doc.spans[component.spans_key])
 
             found = list(reading.map(texts, add))  # entities of each text
             if not any(found):
@@ -69,7 +69,7 @@ def teach_cli(
     typer.echo(str(output_path.resolve()))
 
 
-def taught(doc: "Doc", own: "Threshold") -> "Doc":
+def taught(doc: "Doc", component: "ScoredComponent") -> "Doc":
     """The tokens, sentences and entities of a doc, with the weights of the entities."""
     from spacy.tokens import Span, SpanGroup
 
@@ -78,10 +78,10 @@ def taught(doc: "Doc", own: "Threshold") -> "Doc":
     from spacy_nested_ner.pipeline.gold import TAUGHT, WEIGHTS
 
     copy = gold_doc(doc.vocab, doc)
-    found = spans_with_scores(doc, own)
+    found = spans_with_scores(doc, component)
     spans = [Span(copy, span.start, span.end, label=span.label_, kb_id=TAUGHT) for span, _ in found]
-    weights = [round(stretched(score, own.middle), 3) for _, score in found]
-    copy.spans[own.spans_key] = SpanGroup(
-        copy, name=own.spans_key, spans=spans, attrs={WEIGHTS: weights}
+    weights = [round(stretched(score, component.middle), 3) for _, score in found]
+    copy.spans[component.spans_key] = SpanGroup(
+        copy, name=component.spans_key, spans=spans, attrs={WEIGHTS: weights}
     )
     return copy

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc, Span
 
-    from spacy_nested_ner.evaluation.scores.own_thresholds import Threshold
+    from spacy_nested_ner.evaluation.scores.own_thresholds import ScoredComponent
     from spacy_nested_ner.scale.inputs import Text
 
 Found = TypeVar("Found")
@@ -101,7 +101,7 @@ class UsableTexts:
 class TextReading(UsableTexts):
     """Texts, each read once by a pipeline, down to the lowest threshold of one of its components.
 
-    own: the component that writes the spans.
+    component: that writes the spans.
 
     Raises ValueError if no component writes them that gives scores, or if it was never trained.
     """
@@ -109,10 +109,10 @@ class TextReading(UsableTexts):
     def __init__(self, nlp: Language, spans_key: str) -> None:
         super().__init__(nlp.max_length)
         self.nlp = nlp
-        self.own = scored_component(nlp, spans_key)
+        self.component = scored_component(nlp, spans_key)
 
     def map(
-        self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str, Threshold], Found]
+        self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str, ScoredComponent], Found]
     ) -> Iterator[Found]:
         """What `use` makes of each text that can be used and is not blank, in their order. It is
         given a doc that must not be kept, its id, and the component."""
@@ -126,11 +126,11 @@ class TextReading(UsableTexts):
         before = self.nlp.default_error_handler
         set_error_handler(self.nlp, self._failed)
         try:
-            with lowered({self.own.spans_key: self.own}):
+            with lowered({self.component.spans_key: self.component}):
                 while batch := list(islice(usable, BATCH)):
                     with pipeline.zone([text for text, _ in batch]) as nlp:
                         docs = nlp.pipe(batch, as_tuples=True, batch_size=BATCH)
-                        found = [use(doc, name, self.own) for doc, name in docs]
+                        found = [use(doc, name, self.component) for doc, name in docs]
                     yield from found
         finally:
             set_error_handler(self.nlp, before)
@@ -140,26 +140,26 @@ class TextReading(UsableTexts):
             self.problem(doc._context, f"{component!r} fails on it: {error}")
 
 
-def scored_component(nlp: Language, spans_key: str) -> Threshold:
+def scored_component(nlp: Language, spans_key: str) -> ScoredComponent:
     """The component that writes the spans under the key.
 
     Raises ValueError if none does that gives scores, or if it was never trained.
     """
-    from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds, untrained
+    from spacy_nested_ner.evaluation.scores.own_thresholds import scored_components, untrained
 
-    own = own_thresholds(nlp).get(spans_key)
-    if own is None:
+    component = scored_components(nlp).get(spans_key)
+    if component is None:
         raise ValueError(
             f"No component of the pipeline ({', '.join(nlp.pipe_names) or 'none'}) scores spans "
             f"under the spans key {spans_key!r}. Choose the key with --spans-key, or a pipeline "
             "with such a component."
         )
-    if untrained({spans_key: own}) is not None:
-        raise ValueError(f"Component {own.component!r} was never trained. Use `spacy train`.")
-    return own
+    if untrained({spans_key: component}) is not None:
+        raise ValueError(f"Component {component.name!r} was never trained. Use `spacy train`.")
+    return component
 
 
-def spans_with_scores(doc: Doc, own: Threshold) -> List[Tuple[Span, float]]:
+def spans_with_scores(doc: Doc, component: ScoredComponent) -> List[Tuple[Span, float]]:
     """The spans that the component found, outer ones first.
 
     Raises ValueError if they have no scores.
@@ -167,11 +167,11 @@ def spans_with_scores(doc: Doc, own: Threshold) -> List[Tuple[Span, float]]:
     from spacy_nested_ner.tables import scored_spans
 
     found = []
-    for span, score in scored_spans(doc, own.spans_key):
+    for span, score in scored_spans(doc, component.spans_key):
         if score is None:
             raise ValueError(
-                f"The spans under {own.spans_key!r} have no scores in the end: a component behind "
-                f"{own.component!r} changes them. Take it out."
+                f"The spans under {component.spans_key!r} have no scores in the end: a component "
+                f"behind {component.name!r} changes them. Take it out."
             )
         found.append((span, score))
     return found

@@ -15,9 +15,9 @@ from spacy.tokens import Doc
 
 from spacy_nested_ner.evaluation.page.page import direction_of
 from spacy_nested_ner.evaluation.scores.own_thresholds import (
-    Threshold,
+    ScoredComponent,
     changed,
-    own_thresholds,
+    scored_components,
     untrained,
 )
 from spacy_nested_ner.model.types import ScoredSpans
@@ -48,16 +48,16 @@ class Unreadable(ValueError):
 class Pane:
     """One component of a pipeline, as the page shows it.
 
-    title: of the pipeline. own: the component, and its threshold.
+    title: of the pipeline.
     """
 
     title: str
     nlp: Language
-    own: Threshold
+    component: ScoredComponent
 
     @property
     def _has_overlap(self) -> bool:
-        return isinstance(self.own.pipe, NestedNER)
+        return isinstance(self.component.pipe, NestedNER)
 
     def facts(self) -> Dict[str, Any]:
         """What the page has to know beforehand, ready for JSON.
@@ -66,17 +66,17 @@ class Pane:
         otherwise it has to ask again at another threshold or overlap policy. threshold, overlap:
         the component's own, None where it has none.
         """
-        own = self.own
+        component = self.component
         return {
             "pipeline": self.title,
-            "component": own.component,
-            "factory": self.nlp.get_pipe_meta(own.component).factory,
-            "spans_key": own.spans_key,
-            "labels": list(own.pipe.labels),
-            "live": own.searchable,
-            "threshold": own.value,
-            "lowest": own.lowest,
-            "overlap": own.pipe.cfg["overlap"] if self._has_overlap else None,
+            "component": component.name,
+            "factory": self.nlp.get_pipe_meta(component.name).factory,
+            "spans_key": component.spans_key,
+            "labels": list(component.pipe.labels),
+            "live": component.searchable,
+            "threshold": component.threshold,
+            "lowest": component.lowest,
+            "overlap": component.pipe.cfg["overlap"] if self._has_overlap else None,
             "overlap_choices": OVERLAP if self._has_overlap else [],
             "direction": direction_of(self.nlp.vocab),
         }
@@ -97,11 +97,11 @@ class Pane:
         """
         _check(text, self.nlp)
         began = time.perf_counter()
-        with changed(self.own.pipe, **self._settings(threshold, overlap)):
+        with changed(self.component.pipe, **self._settings(threshold, overlap)):
             doc = self.nlp(text)
-        spans = [plain(*each) for each in scored_spans(doc, self.own.spans_key)]
-        if self.own.searchable and self._has_overlap:
-            for span, policies in zip(spans, _policies(spans, list(self.own.pipe.labels))):
+        spans = [plain(*each) for each in scored_spans(doc, self.component.spans_key)]
+        if self.component.searchable and self._has_overlap:
+            for span, policies in zip(spans, _policies(spans, list(self.component.pipe.labels))):
                 span["overlap"] = policies
         return {
             "words": [token.text_with_ws for token in doc],
@@ -111,10 +111,10 @@ class Pane:
         }
 
     def _settings(self, threshold: Optional[float], overlap: Optional[str]) -> Dict[str, Any]:
-        if self.own.searchable:
-            threshold, overlap = self.own.lowest, EVERYTHING
+        if self.component.searchable:
+            threshold, overlap = self.component.lowest, EVERYTHING
         settings = {
-            "threshold": None if self.own.value is None else threshold,
+            "threshold": None if self.component.threshold is None else threshold,
             "overlap": overlap if self._has_overlap else None,
         }
         return {name: value for name, value in settings.items() if value is not None}
@@ -125,17 +125,17 @@ def panes_of(title: str, nlp: Language) -> List[Pane]:
 
     Raises ValueError, with the remedy, if there is none, or one that is not trained.
     """
-    own = own_thresholds(nlp)
-    if not own:
-        components = ", ".join(nlp.pipe_names) or "none"
+    components = scored_components(nlp)
+    if not components:
+        names = ", ".join(nlp.pipe_names) or "none"
         raise ValueError(
-            f"{title}: no component that finds nested entities. Its components: {components}. "
+            f"{title}: no component that finds nested entities. Its components: {names}. "
             "Train a pipeline with one, or give another pipeline."
         )
-    name = untrained(own)
+    name = untrained(components)
     if name is not None:
         raise ValueError(f"{title}: component '{name}' is not trained. Train the pipeline first.")
-    return [Pane(title, nlp, each) for each in own.values()]
+    return [Pane(title, nlp, each) for each in components.values()]
 
 
 def example_text(lang: str) -> str:

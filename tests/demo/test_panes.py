@@ -50,7 +50,7 @@ def test_a_live_pane_holds_what_the_pipeline_finds_at_any_setting(unsure):
     found, seen = pane.find(TEXT), {}
     for overlap in OVERLAP:
         for threshold in THRESHOLDS:
-            with changed(pane.own.pipe, threshold=threshold, overlap=overlap):
+            with changed(pane.component.pipe, threshold=threshold, overlap=overlap):
                 expected = entities_of(unsure(TEXT))
             assert shown(found, threshold, overlap) == expected
             seen[overlap, threshold] = len(expected)
@@ -61,9 +61,9 @@ def test_a_live_pane_holds_what_the_pipeline_finds_at_any_setting(unsure):
 
 def test_labels_per_span_is_kept(unsure):
     (pane,) = panes_of("unsure", unsure)
-    with changed(pane.own.pipe, labels_per_span=1):
+    with changed(pane.component.pipe, labels_per_span=1):
         found = pane.find(TEXT)
-        with changed(pane.own.pipe, threshold=0.2, overlap="flat"):
+        with changed(pane.component.pipe, threshold=0.2, overlap="flat"):
             expected = entities_of(unsure(TEXT))
     assert shown(found, 0.2, "flat") == expected
     assert len(found["spans"]) < len(pane.find(TEXT)["spans"])
@@ -75,7 +75,7 @@ def test_a_span_categorizer_has_a_threshold_but_no_overlap_policy(spancat):
     assert facts["live"] and facts["overlap"] is None and facts["overlap_choices"] == []
     found, sizes = pane.find(TEXT), set()
     for threshold in (0.05, 0.1, 0.3):
-        with changed(pane.own.pipe, threshold=threshold):
+        with changed(pane.component.pipe, threshold=threshold):
             expected = entities_of(spancat(TEXT), "grams")
         assert shown(found, threshold, None) == expected
         sizes.add(len(expected))
@@ -87,7 +87,7 @@ def test_a_pane_that_is_not_live_is_asked_again(tmp_path, unsure):
     nlp = spacy.load(tmp_path)
     nlp.add_pipe("looks_on")
     (pane,) = panes_of("watched", nlp)
-    before = dict(pane.own.pipe.cfg)
+    before = dict(pane.component.pipe.cfg)
     assert not pane.facts()["live"]
     assert shown(pane.find(TEXT), 0, None) == entities_of(unsure(TEXT))
     with changed(unsure.get_pipe("ner"), threshold=0.2, overlap="flat"):
@@ -96,7 +96,7 @@ def test_a_pane_that_is_not_live_is_asked_again(tmp_path, unsure):
     assert len(expected) != len(entities_of(unsure(TEXT)))
     with pytest.raises(ValueError, match="Component 'ner': threshold must be"):
         pane.find(TEXT, threshold=2.0)
-    assert pane.own.pipe.cfg == before
+    assert pane.component.pipe.cfg == before
 
 
 def test_two_components_of_one_pipeline(tmp_path, unsure, spancat):

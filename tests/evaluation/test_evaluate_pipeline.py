@@ -12,7 +12,7 @@ from spacy.util import filter_spans
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
-from spacy_nested_ner.evaluation.scores.own_thresholds import own_thresholds
+from spacy_nested_ner.evaluation.scores.own_thresholds import scored_components
 from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks, sets_sentences
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
 
@@ -155,9 +155,9 @@ def test_what_reaches_a_threshold_is_what_is_predicted_at_it(factory):
         everything = [read_entities(doc, "sc") for doc in nlp.pipe(texts)]
         for threshold in (0.1, 0.3, 0.6):
             pipe.cfg["threshold"] = threshold
-            own = own_thresholds(nlp)["sc"]
+            component = scored_components(nlp)["sc"]
             for doc, known in zip(nlp.pipe(texts), everything):
-                assert own.kept(known) == pytest.approx(read_entities(doc, "sc"), abs=1e-6)
+                assert component.kept(known) == pytest.approx(read_entities(doc, "sc"), abs=1e-6)
                 sizes.add(len(doc.spans["sc"]))
     assert len(sizes) > 2
 
@@ -207,12 +207,12 @@ def test_two_components_have_a_threshold_each():
 
 def test_what_a_lower_threshold_finds_is_bounded():
     nlp = make_pipeline("piqn_ner", threshold=0.5)
-    own = own_thresholds(nlp)["sc"]
+    component = scored_components(nlp)["sc"]
     found = {(i, i + 1, "GPE"): score for i, score in enumerate((0.1, 0.9, 0.2, 0.3, 0.4))}
-    assert own.lowest == 0.05
-    assert sorted(own.bounded(found, most=2).values()) == [0.3, 0.4, 0.9]
-    assert 0.2 < own.lowest < 0.21
-    assert own.bounded({(0, 1, "GPE"): 0.1}, most=2) == {(0, 1, "GPE"): 0.1}
+    assert component.lowest == 0.05
+    assert sorted(component.bounded(found, most=2).values()) == [0.3, 0.4, 0.9]
+    assert 0.2 < component.lowest < 0.21
+    assert component.bounded({(0, 1, "GPE"): 0.1}, most=2) == {(0, 1, "GPE"): 0.1}
 
 
 def test_pairing_with_the_nearest_end_has_no_best_threshold_from_one_prediction():

@@ -21,9 +21,9 @@ from spacy_nested_ner.evaluation.scores.entities import (
 )
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.own_thresholds import (
-    Threshold,
+    ScoredComponent,
     lowered,
-    own_thresholds,
+    scored_components,
     threshold_facts,
     untrained,
 )
@@ -103,8 +103,8 @@ def evaluate_pipeline(
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
         raise ValueError(no_gold(references, spans_key, ENTS_OPTION))
-    own = _trained_thresholds(nlp, chosen, spans_key)
-    predict = _Predictor(nlp, spans_key, ents, own, batch_size, progress)
+    components = _trained_components(nlp, chosen, spans_key)
+    predict = _Predictor(nlp, spans_key, ents, components, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
     if gold_tokens:
         first = last = predict(chosen, partial(gold_doc, nlp.vocab), GOLD)
@@ -115,10 +115,10 @@ def evaluate_pipeline(
             last = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
     if not first.answered:
         raise ValueError(no_predictions(first.keys, spans_key, nlp))
-    gold = _table(chosen, last.found, spans_key, ents, own.get(spans_key))
+    gold = _table(chosen, last.found, spans_key, ents, components.get(spans_key))
     raw = gold
     if last is not first:
-        raw = _table(chosen, first.found, spans_key, ents, own.get(spans_key))
+        raw = _table(chosen, first.found, spans_key, ents, components.get(spans_key))
     on_gold = gold_tokens or without_text > 0
     scored = last if on_gold else first
     skipped = len(references) - len(chosen)
@@ -132,27 +132,27 @@ def evaluate_pipeline(
         sum(first.other_sentences),
         [
             _facts(chosen, scored.found, each, ents and key == spans_key)
-            for key, each in own.items()
+            for key, each in components.items()
         ],
     )
 
 
-def _trained_thresholds(
+def _trained_components(
     nlp: Language, references: Sequence[Doc], spans_key: str
-) -> Dict[str, Threshold]:
+) -> Dict[str, ScoredComponent]:
     """By the keys of which the data has entities.
 
     RAISES (ValueError): For a component that was never trained.
     """
-    own = {
+    components = {
         key: each
-        for key, each in own_thresholds(nlp).items()
+        for key, each in scored_components(nlp).items()
         if key == spans_key or any(doc.spans.get(key) for doc in references)
     }
-    name = untrained(own)
+    name = untrained(components)
     if name is not None:
         raise ValueError(f"Component {name!r} was never trained. Train it with `spacy train`.")
-    return own
+    return components
 
 
 @dataclass
@@ -191,7 +191,7 @@ class _Predictor:
     nlp: Language
     spans_key: str
     ents: bool
-    own: Dict[str, Threshold]
+    components: Dict[str, ScoredComponent]
     batch_size: Optional[int]
     progress: Progress
 
@@ -207,7 +207,7 @@ class _Predictor:
         waiting = deque(make(doc) for doc in references)
         stream = (waiting.popleft() for _ in range(len(waiting)))
         clock, result = Clock(), _Predictions()
-        with lowered(self.own):
+        with lowered(self.components):
             timed = clock.timed(self.nlp.pipe(stream, batch_size=self.batch_size))
             docs = self.progress(timed, len(references), what)
             for reference, doc in zip(references, docs, strict=True):
@@ -226,9 +226,10 @@ class _Predictor:
 
     def _read(self, doc: Doc) -> Dict[str, Dict[Entity, float]]:
         found = {}
-        for key in {self.spans_key, *self.own}:
+        for key in {self.spans_key, *self.components}:
             entities = read_entities(doc, key, self.ents and key == self.spans_key) or {}
-            found[key] = self.own[key].bounded(entities, len(doc)) if key in self.own else entities
+            component = self.components.get(key)
+            found[key] = component.bounded(entities, len(doc)) if component else entities
         return found
 
 
@@ -237,22 +238,23 @@ def _table(
     found: Sequence[Dict[str, Dict[Entity, float]]],
     spans_key: str,
     ents: bool = False,
-    own: Optional[Threshold] = None,
+    component: Optional[ScoredComponent] = None,
 ) -> EntityTable:
-    """own: keep what reaches this threshold."""
+    """component: keep what reaches its threshold."""
     entities = [each[spans_key] for each in found]
-    if own is not None:
-        entities = [own.kept(each) for each in entities]
+    if component is not None:
+        entities = [component.kept(each) for each in entities]
     return entity_table(references, entities, spans_key, ents)
 
 
 def _facts(
     references: Sequence[Doc],
     found: Sequence[Dict[str, Dict[Entity, float]]],
-    own: Threshold,
+    component: ScoredComponent,
     ents: bool,
 ) -> Dict[str, Any]:
-    key = own.spans_key
+    key = component.spans_key
     pairs = [(doc, each) for doc, each in zip(references, found) if is_annotated(doc, key, ents)]
     docs, known = [doc for doc, _ in pairs], [each for _, each in pairs]
-    return threshold_facts(own, _table(docs, known, key, ents, own), _table(docs, known, key, ents))
+    at_threshold = _table(docs, known, key, ents, component)
+    return threshold_facts(component, at_threshold, _table(docs, known, key, ents))

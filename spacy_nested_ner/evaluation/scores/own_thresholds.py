@@ -23,33 +23,32 @@ LOWEST = 0.05
 
 
 @dataclass
-class Threshold:
-    """The threshold of one component.
+class ScoredComponent:
+    """A component that scores spans.
 
-    value: what the component has; None where it has none. searchable: whether lower scored spans
-    leave higher scored ones alone, here and in later components, so that one prediction at a low
-    threshold holds those at all higher ones. lowest: the lowest threshold above which all spans are
-    known.
+    threshold: None where it has none. searchable: whether lower scored spans leave higher scored
+    ones alone, here and in later components, so that one prediction at a low threshold holds those
+    at all higher ones. lowest: the lowest threshold above which all spans are known.
     """
 
-    component: str
+    name: str
     pipe: Any
     spans_key: str
-    value: Optional[float]
+    threshold: Optional[float]
     searchable: bool
     lowest: float
 
     @property
     def middle(self) -> float:
         """The score from which on the component takes a span."""
-        return 0.5 if self.value is None else self.value
+        return 0.5 if self.threshold is None else self.threshold
 
     def kept(self, found: Dict[Entity, float]) -> Dict[Entity, float]:
         """The spans that the component predicts at its own threshold."""
-        if self.value is None or not self.searchable:
+        if self.threshold is None or not self.searchable:
             return found
         # Scores are float32, and are compared as such by the components.
-        least = np.float32(self.value)
+        least = np.float32(self.threshold)
         return {entity: score for entity, score in found.items() if np.float32(score) >= least}
 
     def bounded(self, found: Dict[Entity, float], most: int) -> Dict[Entity, float]:
@@ -63,16 +62,16 @@ class Threshold:
         return {**kept, **{entity: found[entity] for entity in below}}
 
 
-def own_thresholds(nlp: Language) -> Dict[str, Threshold]:
-    """The threshold of each component that scores spans, by spans key. Where two write to one key,
-    only what the last one writes is seen."""
+def scored_components(nlp: Language) -> Dict[str, ScoredComponent]:
+    """Each component that scores spans, by spans key. Where two write to one key, only what the
+    last one writes is seen."""
     found = {}
     for name, pipe in nlp.pipeline:
         if isinstance(pipe, (NestedNER, SpanCategorizer)):
-            value = pipe.cfg.get("threshold")
-            lowest = LOWEST if value is None else min(LOWEST, value)
-            found[pipe.key] = Threshold(
-                name, pipe, pipe.key, value, is_searchable(nlp, name), lowest
+            threshold = pipe.cfg.get("threshold")
+            lowest = LOWEST if threshold is None else min(LOWEST, threshold)
+            found[pipe.key] = ScoredComponent(
+                name, pipe, pipe.key, threshold, is_searchable(nlp, name), lowest
             )
     return found
 
@@ -101,23 +100,23 @@ def keeps_spans(pipe: Any) -> bool:
     return system_of(pipe.model).keeps_spans(settings, pipe.options())
 
 
-def untrained(thresholds: Dict[str, Threshold]) -> Optional[str]:
+def untrained(components: Dict[str, ScoredComponent]) -> Optional[str]:
     """The first component that has weights yet to be made, if there is one."""
-    for each in thresholds.values():
+    for each in components.values():
         model = each.pipe.model
         if isinstance(each.pipe, NestedNER) and not head_shim(model).is_built:
-            return each.component
+            return each.name
         if any(node.has_param(name) is None for node in model.walk() for name in node.param_names):
-            return each.component
+            return each.name
     return None
 
 
 @contextmanager
-def lowered(thresholds: Dict[str, Threshold]) -> Iterator[None]:
+def lowered(components: Dict[str, ScoredComponent]) -> Iterator[None]:
     """The components predict down to the lowest threshold in here."""
     with ExitStack() as stack:
-        for each in thresholds.values():
-            if each.searchable and each.value is not None:
+        for each in components.values():
+            if each.searchable and each.threshold is not None:
                 stack.enter_context(changed(each.pipe, threshold=each.lowest))
         yield
 
@@ -133,25 +132,27 @@ def changed(pipe: Any, **settings: Any) -> Iterator[None]:
         pipe.cfg.update(before)
 
 
-def threshold_facts(own: Threshold, table: EntityTable, low: EntityTable) -> Dict[str, Any]:
+def threshold_facts(
+    component: ScoredComponent, table: EntityTable, low: EntityTable
+) -> Dict[str, Any]:
     """F at the component's threshold and at the best one for this data, ready for JSON.
 
     table: predictions at the component's threshold. low: all that are known.
     """
     f = strict(table).f
-    best = best_threshold(low, own.lowest) if own.searchable else None
+    best = best_threshold(low, component.lowest) if component.searchable else None
     choice = None
     if best is not None:
         choice = {"threshold": best.threshold, "f": best.f}
-        if own.value is not None and f is not None and best.f < f + tolerance(low):
-            choice = {"threshold": own.value, "f": f}
+        if component.threshold is not None and f is not None and best.f < f + tolerance(low):
+            choice = {"threshold": component.threshold, "f": f}
     scores = low.score[low.predicted]
     return {
-        "component": own.component,
-        "spans_key": own.spans_key,
-        "threshold": own.value,
+        "component": component.name,
+        "spans_key": component.spans_key,
+        "threshold": component.threshold,
         "f": f,
         "best": choice,
-        "lowest": own.lowest if own.searchable else None,
+        "lowest": component.lowest if component.searchable else None,
         "highest_score": float(scores.max()) if len(scores) else None,
     }
