@@ -72,7 +72,7 @@ ask_packages_once()  # before spaCy reads docs to train on
 MOST_WORDS = 10_000
 
 WHOLE_DOC = (
-    "it learned from single sentences and now reads docs of more than {whole} words without "
+    "it learned from single sentences and now reads docs of more than {usual} words without "
     "sentence boundaries, where it may find little. Set split_sentences to true, or put a "
     "sentencizer, parser or senter before it"
 )
@@ -264,13 +264,13 @@ class NestedNER(SavedPipe):
         leaves out what is nothing else.
         """
         docs, settings = list(docs), self._settings()
-        whole = usual_length(self.cfg["learned_from"])
-        if whole is not None and not settings.split_sentences:
-            if any(lacks_sentences(doc, whole, len(doc)) for doc in docs):
-                self._warn_once("sentences", WHOLE_DOC.format(whole=whole))
-            whole = None
+        usual = usual_length(self.cfg["learned_from"])
+        if usual is not None and not settings.split_sentences:
+            if any(lacks_sentences(doc, usual, len(doc)) for doc in docs):
+                self._warn_once("sentences", WHOLE_DOC.format(usual=usual))
+            usual = None
         return cut_segments(
-            docs, settings.window, settings.stride, whole, self._leaves_out_whitespace(docs)
+            docs, settings.window, settings.stride, usual, self._leaves_out_whitespace(docs)
         )
 
     def _leaves_out_whitespace(self, docs: List[Doc]) -> bool:

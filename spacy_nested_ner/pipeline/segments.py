@@ -81,28 +81,28 @@ def cut_segments(
     docs: Sequence[Doc],
     window: int,
     stride: int,
-    whole: Optional[int] = None,
+    usual_length: Optional[int] = None,
     words_alone: bool = False,
 ) -> Segments:
     """Sentences where sentence boundaries are set, the whole doc elsewhere; what is longer than
     `window` tokens is cut into windows that start every `stride` tokens. Empty docs give none.
 
-    whole: docs without boundaries that are longer than so many tokens are cut into sentences by
+    usual_length: of a sentence. Docs without boundaries that are longer are cut into sentences by
         rule; the doc's own boundaries stay as they are. What is still more than twice as long,
         as in a language without punctuation, is read in windows of so many tokens. None for no
         such cut.
-    words_alone: only words count, and what holds none is left out. With `whole` sentences end at
-        empty lines, too.
+    words_alone: only words count, and what holds none is left out. With a `usual_length` sentences
+        end at empty lines, too.
     """
     rows: List[Tuple[int, int, int]] = []
     core: List[Tuple[float, float]] = []
     for i, doc in enumerate(docs):
         places = _kept(doc, words_alone)
-        by_rule = whole is not None and lacks_sentences(doc, whole, len(places))
-        for start, end in _sentences(doc, places, by_rule, empty_lines=whole is not None):
+        by_rule = usual_length is not None and lacks_sentences(doc, usual_length, len(places))
+        for start, end in _sentences(doc, places, by_rule, empty_lines=usual_length is not None):
             size, step = window, stride
-            if by_rule and whole is not None and end - start > 2 * whole:
-                size = min(window, whole)
+            if by_rule and usual_length is not None and end - start > 2 * usual_length:
+                size = min(window, usual_length)
                 step = max(1, size * stride // window)
             windows = [
                 (int(places[first]), int(places[last - 1]) + 1)
@@ -245,9 +245,9 @@ def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
     return spans.take((low <= middle) & (middle < high))
 
 
-def lacks_sentences(doc: Doc, whole: int, length: int) -> bool:
-    """Whether a doc of this length is longer than `whole` tokens and has no sentence boundaries."""
-    return length > whole and not doc.has_annotation("SENT_START")
+def lacks_sentences(doc: Doc, usual_length: int, length: int) -> bool:
+    """Whether a doc of this length is longer than a sentence and has no sentence boundaries."""
+    return length > usual_length and not doc.has_annotation("SENT_START")
 
 
 def _windows(start: int, end: int, window: int, stride: int) -> List[Tuple[int, int]]:

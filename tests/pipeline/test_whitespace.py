@@ -159,7 +159,7 @@ def test_empty_lines_by_hand():
 def test_segments_of_words_alone_by_hand():
     words = ["\n\n", "a", " ", "b", "\n\n", "c"]
     docs = [Doc(VOCAB, words=words), Doc(VOCAB, words=["\n"])]
-    rows = cut_segments(docs, 192, 128, whole=9, words_alone=True).rows
+    rows = cut_segments(docs, 192, 128, usual_length=9, words_alone=True).rows
     assert rows.tolist() == [[0, 1, 4], [0, 5, 6]]
     assert cut_segments(docs, 192, 128, words_alone=True).rows.tolist() == [[0, 1, 6]]
     starts = [i in (1, 4) for i in range(6)]  # the second one begins with whitespace
@@ -178,8 +178,8 @@ def test_segments_of_words_alone_by_hand():
 def test_segments_hold_the_words_that_they_hold_without_whitespace(text):
     docs = [spacy.blank("en").make_doc(t) for t in (text, text.replace(" ", "\n"))]
     words = [[token for token in doc if not token.is_space] for doc in docs]
-    for whole in (None, 5, 9, 20):
-        plain, spaced = (cut_segments([doc], 4, 2, whole, words_alone=True) for doc in docs)
+    for usual in (None, 5, 9, 20):
+        plain, spaced = (cut_segments([doc], 4, 2, usual, words_alone=True) for doc in docs)
         first, second = (
             [[t.text for t in own if start <= t.i < end] for _, start, end in each.rows.tolist()]
             for own, each in zip(words, (plain, spaced))
