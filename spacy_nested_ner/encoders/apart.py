@@ -224,7 +224,13 @@ def read_together(
 
 class JointRows:
     """Rows for the joint layers: each holds a question and a window of a sentence. Results are
-    wanted of the pieces that words begin or end with."""
+    wanted of the pieces that words begin or end with.
+
+    The question `[CLS] who [SEP]` and the sentence `[CLS] in ter leukin two [SEP]` of two words
+    have the places 0 to 2 and 3 to 8 in the pool of both. Their row is 0 to 8; results are wanted
+    of its places 4 (in), 6 (leukin) and 7 (two). Of these three the words begin with the results 0
+    and 2 and end with 1 and 2.
+    """
 
     def __init__(self, sentences: Sentences, asked: Pool) -> None:
         self.sentences, self.asked = sentences, asked

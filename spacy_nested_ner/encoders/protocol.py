@@ -50,6 +50,7 @@ class Encoder(Model[InT, OutT]):
 
     def _copy(self, seen: Optional[Dict[int, Any]] = None) -> Any:
         copied = super()._copy(seen)
+        # Thinc copies the parts into a plain `Model`, and cannot be told of another class.
         copied.__class__ = type(self)
         return copied
 

@@ -211,5 +211,6 @@ def with_piece_embedding(encoder: Any) -> Any:
     """The encoder itself, whose embeddings of word pieces have become a `PieceEmbedding`."""
     words = encoder.embeddings.word_embeddings
     if type(words) is nn.Embedding:
+        # A new layer would have to be given the parameter, the padding index and its device.
         words.__class__ = PieceEmbedding
     return encoder

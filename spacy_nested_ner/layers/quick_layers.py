@@ -20,5 +20,6 @@ def with_quick_layers(module: nn.Module) -> nn.Module:
     """The module itself; each layer in it that has a quicker form has that, with its parameters and
     all that others have set on it. Subclasses stay as they are."""
     for part in module.modules():
+        # A new layer would lack hooks and attributes, and others would still hold the old one.
         part.__class__ = QUICK.get(type(part), type(part))
     return module
