@@ -12,7 +12,7 @@ import torch
 from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
 from spacy.tokens import Doc
 from spacy.util import registry
-from thinc.api import Adam
+from thinc.api import Adam, Linear
 from thinc.util import to_numpy
 
 from spacy_nested_ner.encoders.piece_windows import (
@@ -622,6 +622,15 @@ def test_interaction_of_queries_is_the_same_in_encoder_and_head(in_encoder):
     build_piqn(encoder, query_source="encoder", query_interaction=in_encoder)
     with pytest.raises(ValueError, match="Set both to the same"):
         build_piqn(encoder, query_source="encoder", query_interaction=not in_encoder)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "source"),
+    [(build_query_encoder("anywhere"), "words"), (Linear(), "encoder")],
+)
+def test_queries_of_the_encoder_and_a_head_that_reads_them_need_each_other(encoder, source):
+    with pytest.raises(ValueError, match=r"'encoder' and the tok2vec .*QueryEncoder.* need each"):
+        make_architecture(get_system("piqn"))(encoder, query_source=source)
 
 
 def test_limit_of_pieces(bert, roberta):

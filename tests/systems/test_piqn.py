@@ -215,11 +215,9 @@ def test_wrong_settings_are_refused(settings, problem) -> None:
         PIQNSettings(**settings)
 
 
-def test_encoder_queries_are_demanded() -> None:
+def test_queries_of_the_encoder_are_read() -> None:
     head = make_head(query_source="encoder", n_queries=4)
     words, mask = random_batch()
-    with pytest.raises(ValueError, match="QueryEncoder"):
-        head(words, mask, options=options_of(head))
     found = head(words, mask, options=options_of(head), queries=torch.randn(3, 4, 10))
     assert len(found) == 5
 
