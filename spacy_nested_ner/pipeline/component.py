@@ -341,8 +341,8 @@ class NestedNER(SavedPipe):
         whose = "that were there before" if writer is None else f"of a component '{writer}'"
         self._warn_once(
             "replaced",
-            f"it replaces spans {whose} under spans_key '{self.key}'. If another component of this "
-            "pipeline has set them, give each a spans_key of its own",
+            f"it replaces spans {whose} under spans_key '{self.key}'. If another component has set "
+            "them, not the docs brought them along, give each a spans_key of its own",
         )
 
     def pipe(

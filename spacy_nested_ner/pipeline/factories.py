@@ -5,16 +5,15 @@ import inspect
 from typing import Any, Callable, Dict, Optional
 
 from spacy.language import Language
-from spacy.util import registry
+from spacy.util import get_minor_version_range, registry
 from thinc.api import Config, Model
 
+from spacy_nested_ner.about import __title__, __version__
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import defaults_of, described, parameters
 from spacy_nested_ner.systems import TABLE, all_systems, get_system
 from spacy_nested_ner.systems.base import System
 
-# What a package of a pipeline needs that has a pretrained encoder: `spacy package` cannot know.
-WITH_TRANSFORMERS = "spacy_nested_ner[transformers]"
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 # `doc.ents` where `set_ents` asks for it: spaCy knows one list for all components of a factory.
@@ -47,9 +46,7 @@ def make_factory(system: System) -> Callable[..., Any]:
 
         check_model(name, system, model)
         if needs_transformers(model):
-            required = nlp.meta.setdefault("requirements", [])
-            if WITH_TRANSFORMERS not in required:
-                required.append(WITH_TRANSFORMERS)
+            require_transformers(nlp)
         return NestedNER(nlp.vocab, model, name, scorer=scorer, **settings)
 
     own = [p for p in inspect.signature(make).parameters.values() if p.name != "settings"]
@@ -73,6 +70,15 @@ def make_factory(system: System) -> Callable[..., Any]:
         default_score_weights=SCORE_WEIGHTS,
         func=make,
     )
+
+
+def require_transformers(nlp: Language) -> None:
+    """Note what a package of a pipeline needs that has a pretrained encoder, with the versions that
+    `spacy package` would take: it adds nothing to what is noted already."""
+    noted = nlp.meta.get("requirements", [])
+    kept = [line for line in noted if not line.startswith(f"{__title__}[")]
+    own = f"{__title__}[transformers]{get_minor_version_range(__version__)}"
+    nlp.meta["requirements"] = [*kept, own]
 
 
 def check_model(name: str, system: System, model: Model) -> None:

@@ -180,11 +180,13 @@ def aligned_gold(
     if same_tokens(reference, predicted):
         return [(span.start, span.end, span.label_) for span in gold], 0
     if reference.text == predicted.text:
-        fitted = [predicted.char_span(s.start_char, s.end_char, label=s.label) for s in gold]
+        fitted = [predicted.char_span(span.start_char, span.end_char) for span in gold]
     else:  # other whitespace: spaCy's alignment knows how the tokens belong together
         alignment = example.alignment.y2x
-        fitted = [_fitted(predicted, s, alignment[s.start : s.end]) for s in gold]
-    found = [(span.start, span.end, span.label_) for span in fitted if span is not None]
+        fitted = [_fitted(predicted, span, alignment[span.start : span.end]) for span in gold]
+    # Labels as text: a reference that was read with another vocab may have ones of its own.
+    labelled = zip(fitted, [span.label_ for span in gold])
+    found = [(span.start, span.end, label) for span, label in labelled if span is not None]
     return found, len(gold) - len(found)
 
 
@@ -195,7 +197,7 @@ def _fitted(predicted: Doc, span: Span, tokens: np.ndarray) -> Optional[Span]:
     here no whitespace counts, as in the scores. A span without any word stays empty.
     """
     first, end = (int(tokens[0]), int(tokens[-1]) + 1) if len(tokens) else (0, 0)
-    fitted = Span(predicted, first, end, label=span.label)
+    fitted = Span(predicted, first, end)
     return fitted if _solid(fitted) == _solid(span) else None
 
 

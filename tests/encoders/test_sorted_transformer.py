@@ -14,9 +14,10 @@ import spacy
 import torch
 from encoders import TEXTS, WIDTH, pooled_by_hand, save_encoder
 from spacy.tokens import Doc
-from spacy.util import fix_random_seed, registry
+from spacy.util import fix_random_seed, get_minor_version_range, registry
 from thinc.api import Adam
 
+from spacy_nested_ner import __version__
 from spacy_nested_ner.encoders import shim
 from spacy_nested_ner.encoders.pretrained import PretrainedShim
 from spacy_nested_ner.encoders.sorted_transformer import (
@@ -288,13 +289,16 @@ def test_a_copy_reads_a_special_piece_as_text_too(directory, copied) -> None:
     assert copied(held).tokenise([doc])[0][0].tolist() == expected
 
 
-def test_a_package_requires_transformers(tiny_bert, tmp_path) -> None:
+def test_a_package_requires_transformers_and_versions_that_fit(tiny_bert, tmp_path) -> None:
     encoder = {"@architectures": "spacy_nested_ner.SortedTransformer.v1", "name": str(tiny_bert)}
     nlp = make_pipeline(model={"tok2vec": encoder})
     config = {"model": {"tok2vec": encoder}}
     nlp.add_pipe("piqn_ner", name="second", config=config)
-    assert nlp.meta["requirements"] == ["spacy_nested_ner[transformers]"]
+    expected = f"spacy_nested_ner[transformers]{get_minor_version_range(__version__)}"
+    assert nlp.meta["requirements"] == [expected]
     nlp.remove_pipe("second")
+    # One without versions, as pipelines had them, and one that is the user's.
+    nlp.meta["requirements"] = ["spacy_nested_ner[transformers]", "mine @ file:///mine"]
     nlp.to_disk(tmp_path)
-    assert spacy.load(tmp_path).meta["requirements"] == ["spacy_nested_ner[transformers]"]
+    assert spacy.load(tmp_path).meta["requirements"] == ["mine @ file:///mine", expected]
     assert "requirements" not in make_pipeline(examples=None).meta

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
+from spacy.vocab import Vocab
 
 from spacy_nested_ner.pipeline.gold import aligned_gold, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
@@ -54,6 +55,19 @@ def test_other_whitespace_is_aligned_by_words() -> None:
         ["a", "b", "c"], ["a", "b", "c"], [(1, 3, "X")], predicted_spaces=[False, False, False]
     )
     assert aligned_gold(example, "sc") == ([(1, 3, "X")], 0)
+
+
+@pytest.mark.parametrize("words", [["the", "US", "Co", "urt"], ["the", " ", "US", "Co", "urt"]])
+def test_labels_of_gold_of_another_vocab(words) -> None:
+    """They stay out of the vocab of the predicted doc, which does not know them."""
+    spaces = [True] * (len(words) - 2) + [False, False]
+    reference = Doc(Vocab(), words=words, spaces=spaces)
+    reference.spans["sc"] = [Span(reference, 0, len(words), label="ELSEWHERE")]
+    example = Example(
+        Doc(VOCAB, words=["the", "US", "Court"], spaces=[True, True, False]), reference
+    )
+    assert aligned_gold(example, "sc") == ([(0, 3, "ELSEWHERE")], 0)
+    assert "ELSEWHERE" not in VOCAB.strings
 
 
 def test_a_line_break_within_gold_does_not_count() -> None:
