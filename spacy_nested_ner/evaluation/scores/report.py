@@ -54,40 +54,33 @@ class Run:
     words: int
 
 
-def run_pipeline(
-    nlp: Language,
-    examples: Sequence[Example],
-    spans_key: str = "sc",
-    ents: bool = False,
-    batch_size: Optional[int] = None,
-) -> Run:
+def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "sc") -> Run:
     """Predict and compare. Docs are let go as soon as their entities are read.
 
-    ents: where a doc, gold or predicted, has no `doc.spans[spans_key]`, take its `doc.ents`.
     RAISES (ValueError): If no reference is annotated, the pipeline predicts nothing that could be
         compared, or a predicted doc has another text.
     """
-    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key, ents)]
-    if not any(read_entities(eg.reference, spans_key, ents) for eg in chosen):
+    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key)]
+    if not any(read_entities(eg.reference, spans_key) for eg in chosen):
         raise ValueError(no_gold([eg.reference for eg in examples], spans_key, ENTS_OPTION))
     for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
         pass  # what a pipeline does only once is not part of its speed
     clock = Clock()
-    docs = nlp.pipe((eg.predicted for eg in chosen), batch_size=batch_size)
+    docs = nlp.pipe(eg.predicted for eg in chosen)
     found: List[Dict[Entity, float]] = []
     keys: set = set()
     answered = False
     words = 0
     for example, doc in zip(chosen, clock.timed(docs), strict=True):
         check_text(example.reference, doc)
-        entities = read_entities(doc, spans_key, ents)
+        entities = read_entities(doc, spans_key)
         answered = answered or entities is not None
         keys.update(doc.spans)
         words += len(doc)
         found.append(entities or {})
     if not answered:
         raise ValueError(no_predictions(keys, spans_key, nlp))
-    table = entity_table((eg.reference for eg in chosen), found, spans_key, ents)
+    table = entity_table((eg.reference for eg in chosen), found, spans_key, ents=False)
     return Run(table, len(examples) - len(chosen), clock.seconds, words)
 
 
