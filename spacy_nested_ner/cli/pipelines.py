@@ -85,6 +85,13 @@ def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> Lis
     ]
 
 
+def use_gpu(gpu_id: int) -> None:
+    """Run pipelines on the GPU of this number and say so, or for -1 on the CPU in silence."""
+    from spacy.cli._util import setup_gpu
+
+    setup_gpu(gpu_id, silent=gpu_id < 0)
+
+
 def load_pipeline(model: str) -> Language:
     """Load a pipeline from a folder or a package.
 

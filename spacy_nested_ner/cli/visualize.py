@@ -16,6 +16,7 @@ from spacy_nested_ner.cli.pipelines import (
     raw_examples,
     read_as_one,
     read_gold,
+    use_gpu,
 )
 
 if TYPE_CHECKING:
@@ -58,14 +59,12 @@ def visualize_cli(
     The page filters by label, kind of error, length and depth. Of more docs than --limit, those
     with nested gold entities are chosen first.
     """
-    from spacy.cli._util import setup_gpu
-
     from spacy_nested_ner.evaluation.page.page import page_remark
     from spacy_nested_ner.evaluation.scores.remarks import known_labels
     from spacy_nested_ner.files import written_together
 
     with failing("Cannot make the page."):
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         check_data(data_path)
         warn_of(read_as_one(data_path))
         scores, source = read_scores(scores_path, spans_key) if scores_path else (None, None)
