@@ -101,6 +101,7 @@ def predict(
 
     from spacy_nested_ner.evaluation.page.page import choose_examples, compare
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
+    from spacy_nested_ner.evaluation.scores.report import no_predictions
 
     gold, _ = raw_examples(nlp, read_gold(nlp, data_path), data_path)
     try:
@@ -110,13 +111,9 @@ def predict(
     docs = nlp.pipe(example.predicted for example in examples)
     bar = tqdm(docs, total=len(examples), desc="Predicting", unit=" docs", disable=None)
     predicted = list(bar)  # no bar where the output is no terminal
-    if not any(spans_key in doc.spans for doc in predicted):
-        found = sorted({key for doc in predicted for key in doc.spans})
-        raise ValueError(
-            f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: "
-            f"{', '.join(map(repr, found)) or 'none'}. Choose the key with --spans-key; gold and "
-            "predicted entities have to be under the same one."
-        )
+    keys = {key for doc in predicted for key in doc.spans}
+    if spans_key not in keys:
+        raise ValueError(no_predictions(keys, spans_key))
     pairs = zip(examples, predicted)
     found = [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
     unknown = sum(raw_text(example.reference) is None for example in examples)

@@ -79,9 +79,11 @@ def test_pipelines_on_the_same_data_are_compared():
 def test_flat_entities_where_asked_for():
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
-    with pytest.raises(ValueError, match=r"doc\.ents are read with --ents"):
-        run_pipeline(nlp, examples_for(nlp))
     references = [example.reference for example in examples_for(nlp)]
+    with pytest.raises(ValueError, match=r"doc\.ents are read with --ents"):
+        evaluate_pipeline(nlp, references)
+    with pytest.raises(ValueError, match=r"it uses: none\..*from the same one\.$"):
+        run_pipeline(nlp, examples_for(nlp))
     found = evaluate_pipeline(nlp, references, ents=True)
     assert found.to_dict()["strict"]["micro"]["right"] == 2
 
@@ -93,9 +95,12 @@ def test_gold_in_doc_ents():
         doc = nlp.make_doc(text)
         doc.ents = [Span(doc, 1, 3, "DNA")] if "IL-2" in text else []
         made.append(Example(nlp.make_doc(text), doc))
+    references = [example.reference for example in made]
     with pytest.raises(ValueError, match=r"have doc\.ents: --ents takes those"):
+        evaluate_pipeline(nlp, references)
+    with pytest.raises(ValueError, match=r"have doc\.ents: set doc\.spans\['sc'\]"):
         run_pipeline(nlp, made)
-    found = evaluate_pipeline(nlp, [example.reference for example in made], ents=True)
+    found = evaluate_pipeline(nlp, references, ents=True)
     assert found.to_dict()["strict"]["micro"]["f"] == 1.0
 
 

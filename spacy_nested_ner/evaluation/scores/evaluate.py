@@ -11,7 +11,6 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_nested_ner.evaluation.scores.entities import (
-    ENTS_OPTION,
     Entity,
     EntityTable,
     entity_table,
@@ -102,7 +101,7 @@ def evaluate_pipeline(
     """
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
-        raise ValueError(no_gold(references, spans_key, ENTS_OPTION))
+        raise ValueError(no_gold(references, spans_key, "--ents takes those"))
     own = _trained_thresholds(nlp, chosen, spans_key)
     predict = _Predictor(nlp, spans_key, ents, own, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
@@ -114,7 +113,10 @@ def evaluate_pipeline(
             differing = [chosen[i] for i in first.differing]
             last = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
     if not first.answered:
-        raise ValueError(no_predictions(first.keys, spans_key, nlp))
+        problem = no_predictions(first.keys, spans_key)
+        if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
+            problem += " Predictions in doc.ents are read with --ents."
+        raise ValueError(problem)
     gold = _table(chosen, last.found, spans_key, ents, own.get(spans_key))
     raw = gold
     if last is not first:

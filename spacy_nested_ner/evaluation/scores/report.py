@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -14,7 +14,6 @@ from spacy.training import Example
 from spacy_nested_ner.evaluation.scores.bootstrap import bootstrap, doc_counts
 from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
 from spacy_nested_ner.evaluation.scores.entities import (
-    ENTS_OPTION,
     Entity,
     EntityTable,
     entity_table,
@@ -62,13 +61,13 @@ def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "s
     """
     chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key)]
     if not any(read_entities(eg.reference, spans_key) for eg in chosen):
-        raise ValueError(no_gold([eg.reference for eg in examples], spans_key, ENTS_OPTION))
+        raise ValueError(no_gold([eg.reference for eg in examples], spans_key))
     for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
         pass  # what a pipeline does only once is not part of its speed
     clock = Clock()
     docs = nlp.pipe(eg.predicted for eg in chosen)
     found: List[Dict[Entity, float]] = []
-    keys: set = set()
+    keys: Set[str] = set()
     answered = False
     words = 0
     for example, doc in zip(chosen, clock.timed(docs), strict=True):
@@ -79,7 +78,7 @@ def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "s
         words += len(doc)
         found.append(entities or {})
     if not answered:
-        raise ValueError(no_predictions(keys, spans_key, nlp))
+        raise ValueError(no_predictions(keys, spans_key))
     table = entity_table((eg.reference for eg in chosen), found, spans_key, ents=False)
     return Run(table, len(examples) - len(chosen), clock.seconds, words)
 
@@ -111,13 +110,13 @@ def check_text(reference: Doc, predicted: Doc) -> None:
         )
 
 
-def no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
+def no_predictions(keys: Set[str], spans_key: str) -> str:
     """What to say where no doc has spans of the key, with the keys that the pipeline uses."""
     used = ", ".join(map(repr, sorted(keys))) or "none"
-    remedy = "Choose the key with --spans-key; gold and predictions are read from the same one."
-    if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
-        remedy += " Predictions in doc.ents are read with --ents."
-    return f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: {used}. {remedy}"
+    return (
+        f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: {used}. Choose the "
+        "key with --spans-key; gold and predictions are read from the same one."
+    )
 
 
 def scores(run: Run) -> Dict[str, Any]:
