@@ -12,7 +12,6 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
-    check_data,
     load_pipeline,
     read_as_one,
     read_examples,
@@ -63,6 +62,7 @@ def analyze_cli(
     code: CodeOpt = None,
 ) -> None:
     """Draw F1 by length for all pipelines, and of each component the figures of its paper."""
+    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.files import written_together
 
     with failing("Cannot draw the pictures."):

@@ -17,6 +17,8 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
 
     Raises ValueError if MODEL... or DATA is missing, does not come last, or is not there.
     """
+    from spacy_nested_ner.corpora.docbin import check_data
+
     order = "Give the pipelines first, the gold data last: MODEL... DATA."
     if data_path is None:
         raise ValueError(f"MODEL and DATA are missing. {order}")
@@ -46,16 +48,6 @@ def short_names(models: Sequence[str], least: int = 1) -> List[str]:
 
 def _is_data(path: Path) -> bool:
     return path.suffix == ".spacy" and not path.is_dir()
-
-
-def check_data(data_path: Path) -> None:
-    """Raise ValueError if it is neither a .spacy file nor a folder of such files."""
-    from spacy_nested_ner.corpora import docbin
-
-    docbin.check_data(data_path)
-    # spaCy's reader would find nothing in it and only warn.
-    if data_path.suffix != ".spacy" and not data_path.is_dir():
-        raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
 
 
 def read_as_one(data_path: Path) -> List[str]:
@@ -216,7 +208,6 @@ def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
     """
     from spacy_nested_ner.corpora.docbin import read_docs
 
-    check_data(data_path)
     return [doc for doc in read_docs(data_path, nlp.vocab) if len(doc)]
 
 

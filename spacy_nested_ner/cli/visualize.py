@@ -11,7 +11,6 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import CodeOpt, GoldArg, GpuOpt, ModelArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
-    check_data,
     load_pipeline,
     raw_examples,
     read_as_one,
@@ -59,6 +58,7 @@ def visualize_cli(
     The page filters by label, kind of error, length and depth. Of more docs than --limit, those
     with nested gold entities are chosen first.
     """
+    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.evaluation.page.page import page_remark
     from spacy_nested_ner.evaluation.scores.remarks import known_labels
     from spacy_nested_ner.files import written_together
