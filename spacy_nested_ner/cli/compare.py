@@ -146,7 +146,7 @@ def _configs(systems: Sequence[str], shared: Dict[str, Any]) -> Dict[str, Any]:
 
     train, dev, test = (Path(shared[name]) for name in ("train", "dev", "test"))
     encoder, spans_key, lang = (shared[name] for name in ("encoder", "spans_key", "lang"))
-    report = inspect(train, dev, spans_key=spans_key, lang=lang)
+    report = inspect(train, dev, spans_key, lang)
     _recipe.check_learnable(report, lang)
     sentences = _recipe.count_sentences(train, spans_key, lang)
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, test)}
