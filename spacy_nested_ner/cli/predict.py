@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Dict, Iterator, Optional, 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import TEXT_FILES, CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline, use_gpu
 from spacy_nested_ner.cli.texts import counted, file_texts
@@ -37,8 +37,7 @@ SourceArg = Annotated[
     Optional[str],
     typer.Argument(
         metavar="TEXT | INPUT",
-        help="A text, or a .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a "
-        "folder (default, and with -: the lines of standard input)",
+        help=f"A text, or a {TEXT_FILES} (default, and with -: the lines of standard input)",
         show_default=False,
     ),
 ]
