@@ -227,8 +227,8 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) ->
     value = item.get(name)
     if not isinstance(value, kind):
         has = ", ".join(item) or "nothing"
-        expected = {list: "a list", str: "text", dict: "an object"}[kind]
-        problem = f"expected {expected} as {name!r}; the object has: {has}."
+        kinds: Dict[type, str] = {list: "a list", str: "text", dict: "an object"}
+        problem = f"expected {kinds[kind]} as {name!r}; the object has: {has}."
         raise CorpusError(problem, path, line)
     return value
 
