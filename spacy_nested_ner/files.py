@@ -113,7 +113,7 @@ def settle(folder: Path) -> None:
                 draft.rmdir()  # killed before it wrote anything
             continue
         with lock:
-            if _take(lock, False):
+            if _take(lock, if_unknown=False):
                 if (draft / "old").is_dir():
                     _replace(draft)
                 _remove(draft)
@@ -138,7 +138,12 @@ def _check_file(path: Path) -> None:
 
 @contextmanager
 def _draft(folder: Path) -> Iterator[Path]:
-    """A folder to write in; what is in it goes to the folder around it when the block ends."""
+    """A folder to write in; what is in it goes to the folder around it when the block ends.
+
+    A draft has `lock` and `new` while the block writes: killed then, the old set stays. Once all of
+    it is on disk, `old` is made: from here on the new set counts, and `settle` completes it. Files
+    of the old set move into `old`, those of `new` into their places. Then the draft goes.
+    """
     settle(folder)
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     draft = folder / f"{DRAFT}{secrets.token_hex(8)}"
@@ -168,22 +173,22 @@ def _make(draft: Path) -> IO[bytes]:
         draft.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):  # another process sweeps just now
             lock = (draft / "lock").open("ab")
-            if _take(lock, True) and (draft / "lock").exists():
+            if _take(lock, if_unknown=True) and (draft / "lock").exists():
                 return lock
             lock.close()
 
 
-def _take(lock: IO[bytes], without: bool) -> bool:
-    """Whether the lock could be had. without: the answer where the system knows no locks, and
+def _take(lock: IO[bytes], if_unknown: bool) -> bool:
+    """Whether the lock could be had. if_unknown: the answer where the system knows no locks, and
     nobody can tell whether the process of a draft lives."""
     if fcntl is None:
-        return without
+        return if_unknown
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return without
+        return if_unknown
     return True
 
 

@@ -69,18 +69,13 @@ def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataF
         raise ImportError(
             "to_frame needs pandas: python -m pip install 'spacy_nested_ner[pandas]'."
         ) from err
-    return pd.DataFrame.from_records(list(rows(docs, spans_key)), columns=[*COLUMNS]).astype(
-        COLUMNS
-    )
-
-
-def rows(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> Iterator[Dict[str, Any]]:
-    """The rows of `to_frame`, one by one, as they are found."""
-    return rows_of(dicts(docs, spans_key))
+    rows = list(rows_of(dicts(docs, spans_key)))
+    return pd.DataFrame.from_records(rows, columns=[*COLUMNS]).astype(COLUMNS)
 
 
 def rows_of(found: Iterable[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
-    """The rows of what `dicts` gives; with the "id" of a text, where it has one."""
+    """The rows of `to_frame`, from what `dicts` gives; with the "id" of a text, where it has
+    one."""
     first = 0
     for number, doc in enumerate(found):
         name = {"id": doc["id"]} if "id" in doc else {}

@@ -13,7 +13,7 @@ import spacy
 from spacy.tokens import Doc, Span
 
 from spacy_nested_ner import to_dicts, to_frame
-from spacy_nested_ner.tables import COLUMNS, dicts, rows, rows_of
+from spacy_nested_ner.tables import COLUMNS, dicts, rows_of
 
 NA = None
 
@@ -78,7 +78,7 @@ def test_rows_of_several_docs():
 def test_rows_have_the_id_of_their_text():
     found = [{"id": each["text"], **each} for each in dicts(doc_of("a b", [(0, 1, "A")]))]
     assert [row["id"] for row in rows_of(found)] == ["a b"]
-    assert all("id" not in row for row in rows(doc_of("a b", [(0, 1, "A")])))
+    assert all("id" not in row for row in rows_of(dicts(doc_of("a b", [(0, 1, "A")]))))
 
 
 def test_labels_on_one_span_do_not_lie_in_one_another():
@@ -186,7 +186,7 @@ def test_csv_and_pandas_read_what_was_written():
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, [*COLUMNS])
     writer.writeheader()
-    writer.writerows(rows(docs))
+    writer.writerows(rows_of(dicts(docs)))
     read = list(csv.DictReader(io.StringIO(file.getvalue(), newline="")))
     frame = to_frame(docs)
     assert [row["text"] for row in read] == frame["text"].tolist()

@@ -8,16 +8,17 @@ Imports as little as possible: spaCy loads this for each of its commands.
 import typer
 from spacy.cli._util import app
 
+from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.adapt import adapt_cli
 from spacy_nested_ner.cli.analyze import analyze_cli
 from spacy_nested_ner.cli.annotate import annotate_cli
 from spacy_nested_ner.cli.card import card_cli
 from spacy_nested_ner.cli.compare import compare_cli
 from spacy_nested_ner.cli.compress import compress_cli
-from spacy_nested_ner.cli.convert import ConvertCommand, convert_cli
+from spacy_nested_ner.cli.convert import convert_cli
 from spacy_nested_ner.cli.demo import demo_cli
 from spacy_nested_ner.cli.evaluate import evaluate_cli
-from spacy_nested_ner.cli.export import ExportCommand, export_cli
+from spacy_nested_ner.cli.export import export_cli
 from spacy_nested_ner.cli.init import init_cli
 from spacy_nested_ner.cli.inspect import inspect_cli
 from spacy_nested_ner.cli.output import plain_output
@@ -46,10 +47,10 @@ nested_ner_cli.command("annotate")(annotate_cli)
 nested_ner_cli.command("card")(card_cli)
 nested_ner_cli.command("compare")(compare_cli)
 nested_ner_cli.command("compress")(compress_cli)
-nested_ner_cli.command("convert", cls=ConvertCommand)(convert_cli)
+nested_ner_cli.command("convert", cls=FormatsCommand)(convert_cli)
 nested_ner_cli.command("demo")(demo_cli)
 nested_ner_cli.command("evaluate")(evaluate_cli)
-nested_ner_cli.command("export", cls=ExportCommand)(export_cli)
+nested_ner_cli.command("export", cls=FormatsCommand)(export_cli)
 nested_ner_cli.command("init")(init_cli)
 nested_ner_cli.command("inspect")(inspect_cli)
 nested_ner_cli.command("pick")(pick_cli)

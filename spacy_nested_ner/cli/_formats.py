@@ -8,11 +8,15 @@ from typer.core import TyperCommand
 
 
 class FormatsCommand(TyperCommand):
-    """Asks for its formats only when the help is shown: readers are loaded by then, not before."""
+    """Lists the registered readers below its help, `export` the writers. Asks for them only when
+    the help is shown: they are loaded by then, not before."""
 
     def formats(self) -> Dict[str, str]:
         """A line of description by format."""
-        raise NotImplementedError
+        from spacy_nested_ner.corpora import readers, writers
+
+        registry = writers if self.name == "export" else readers
+        return {name: each.__doc__ or "" for name, each in registry.get_all().items()}
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the formats below the options."""

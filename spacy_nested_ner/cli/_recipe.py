@@ -122,7 +122,7 @@ def recipe_for(
     """
     from spacy_nested_ner.cli.inspect import inspect
 
-    report = inspect(train_path, dev_path, spans_key=spans_key, lang=lang)
+    report = inspect(train_path, dev_path, spans_key, lang)
     if not report["dev"]["entities"]:
         raise ValueError(
             f"{dev_path} has no entities under spans key {spans_key!r}: a training is scored on "

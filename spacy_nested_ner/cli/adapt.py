@@ -10,6 +10,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.pipelines import use_gpu
 from spacy_nested_ner.cli.texts import UsableTexts, file_texts
 
 EncoderArg = Annotated[
@@ -38,7 +39,6 @@ def adapt_cli(
 
     OUT is then given wherever a transformer is named: `--paths.transformer`, `init --encoder`.
     """
-    from spacy.cli._util import setup_gpu
     from spacy.util import fix_random_seed
     from tqdm import tqdm
 
@@ -51,7 +51,7 @@ def adapt_cli(
         if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
             raise ValueError(f"OUT is the encoder itself, {encoder}. Give another folder.")
         texts = file_texts(texts_path, text, output_path)
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         fix_random_seed(0)
         reading = UsableTexts()
         device = "cpu" if gpu_id < 0 else f"cuda:{gpu_id}"

@@ -12,11 +12,11 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
-    check_data,
     load_pipeline,
     read_as_one,
     read_examples,
     short_names,
+    use_gpu,
 )
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def analyze_cli(
     code: CodeOpt = None,
 ) -> None:
     """Draw F1 by length for all pipelines, and of each component the figures of its paper."""
-    from spacy.cli._util import setup_gpu
-
+    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.files import written_together
 
     with failing("Cannot draw the pictures."):
@@ -75,7 +74,7 @@ def analyze_cli(
             )
         check_data(data_path)
         warn_of(read_as_one(data_path))
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         figures = draw(models, data_path, spans_key, doc, _values(vary or []))
         paths = {output_dir / f"{name}.{picture_format.value}": name for name in figures}
         with written_together(paths) as drafts:

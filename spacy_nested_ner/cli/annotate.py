@@ -2,13 +2,14 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import TEXT_FILES, CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import NOT_REGISTERED, UNKNOWN
 from spacy_nested_ner.cli.texts import SHOWN, counted, files_to_read, some
@@ -17,13 +18,7 @@ if TYPE_CHECKING:
     from spacy_nested_ner.scale.inputs import Columns, Fragment
     from spacy_nested_ner.scale.workers import Job
 
-InputArg = Annotated[
-    Path,
-    typer.Argument(
-        metavar="INPUT",
-        help="A .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a folder",
-    ),
-]
+InputArg = Annotated[Path, typer.Argument(metavar="INPUT", help=f"A {TEXT_FILES}")]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The folder to write")]
 WorkersOpt = Annotated[int, typer.Option(min=1, help="Processes; each loads the pipeline")]
 ResumeOpt = Annotated[
@@ -114,7 +109,7 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
     todo = [each for each in fragments if each not in whole]
     rows, left = (sum(each.rows for each in part) for part in (fragments, todo))
     lost: Dict[str, str] = {}
-    with _Progress(rows, rows - left) as progress:
+    with closing(_Progress(rows, rows - left)) as progress:
         progress.failed = sum(failed_in(job.folder, each) for each in whole)
         try:
             lost = run(job, todo, workers, progress.add)
@@ -151,12 +146,6 @@ class _Progress:
 
         self.words = self.failed = 0
         self.bar = tqdm(total=total, initial=done, unit=" texts", mininterval=0.5)
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def add(self, texts: int, words: int, failed: int) -> None:
         self.words += words

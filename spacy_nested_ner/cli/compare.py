@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 import itertools
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, Iterator, List, Optional, Sequence
@@ -44,6 +45,30 @@ CpuClockOpt = Annotated[
 SCORED_WORDS, EVAL_FREQUENCY = 20_000, 500
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What all trainings of a comparison have in common."""
+
+    train: Path
+    dev: Path
+    test: Path
+    encoder: str
+    minutes: float
+    cpu_clock: bool
+    spans_key: str
+    lang: str
+    gpu_id: int
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As their results tell it, with a digest of the files that it names."""
+        encoder = Path(self.encoder)
+        own = sorted(encoder.iterdir()) if encoder.is_dir() else []
+        contents = [part for path in (self.train, self.dev, self.test) for part in _contents(path)]
+        contents += [path.read_bytes() for path in own if path.is_file()]
+        paths = {"train": str(self.train), "dev": str(self.dev), "test": str(self.test)}
+        return {**asdict(self), **paths, "data": _digest(contents)}
+
+
 def compare_cli(
     train_path: TrainArg,
     dev_path: DevArg,
@@ -71,18 +96,10 @@ def compare_cli(
     )
 
     with failing("Cannot compare systems."):
-        results = _results(
-            _names(system),
-            seed,
-            output_path,
-            paths={"train": train_path, "dev": dev_path, "test": test_path},
-            encoder=encoder,
-            minutes=minutes,
-            cpu_clock=cpu_clock,
-            spans_key=spans_key,
-            lang=lang,
-            gpu_id=gpu_id,
+        plan = Plan(
+            train_path, dev_path, test_path, encoder, minutes, cpu_clock, spans_key, lang, gpu_id
         )
+        results = _results(_names(system), seed, output_path, plan)
     typer.echo("")
     for table in filter(None, (each_training(results), over_seeds(results))):
         typer.echo(f"{table}\n")
@@ -105,38 +122,29 @@ def _names(systems: Optional[Sequence[str]]) -> List[str]:
 
 
 def _results(
-    systems: List[str],
-    seeds: List[int],
-    output: Path,
-    paths: Dict[str, Path],
-    **options: Any,
+    systems: List[str], seeds: List[int], output: Path, plan: Plan
 ) -> List[Dict[str, Any]]:
     """Of all systems and seeds, those that were there included."""
     from spacy_nested_ner.cli._recipe import check_minutes
     from spacy_nested_ner.comparison.trainings import train_and_score, train_each
 
-    minutes, clock = options["minutes"], "CPU " if options["cpu_clock"] else ""
-    check_minutes(minutes)
-    if options["cpu_clock"] and options["gpu_id"] >= 0:
+    check_minutes(plan.minutes)
+    if plan.cpu_clock and plan.gpu_id >= 0:
         raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
-    shared = {**{name: str(path) for name, path in paths.items()}, **options}
-    encoder = Path(options["encoder"])
-    contents = [part for path in paths.values() for part in _contents(path)]
-    own = sorted(encoder.iterdir()) if encoder.is_dir() else []
-    contents += [path.read_bytes() for path in own if path.is_file()]
-    shared["data"] = _digest(contents)
-    configs = _configs(systems, shared)
+    shared = plan.to_dict()
+    configs = _configs(systems, plan)
     tasks = [
         _task(configs[name], output, {**shared, "system": name, "seed": number})
         for number, name in itertools.product(dict.fromkeys(seeds), systems)
     ]
     todo = sum(not task.target.exists() for task in tasks)
     if todo:
-        msg.info(f"Trainings: {todo}, {minutes:g} {clock}minutes each, and their scores")
+        clock = "CPU " if plan.cpu_clock else ""
+        msg.info(f"Trainings: {todo}, {plan.minutes:g} {clock}minutes each, and their scores")
     return train_each(tasks, train_and_score, typer.echo)
 
 
-def _configs(systems: Sequence[str], shared: Dict[str, Any]) -> Dict[str, Any]:
+def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     """By system; warns of what one cannot find.
 
     Raises ValueError for data that cannot be read or hold no entities.
@@ -144,12 +152,12 @@ def _configs(systems: Sequence[str], shared: Dict[str, Any]) -> Dict[str, Any]:
     from spacy_nested_ner.cli import _recipe
     from spacy_nested_ner.cli.inspect import inspect
 
-    train, dev, test = (Path(shared[name]) for name in ("train", "dev", "test"))
-    encoder, spans_key, lang = (shared[name] for name in ("encoder", "spans_key", "lang"))
-    report = inspect(train, dev, spans_key=spans_key, lang=lang)
+    train, dev, encoder = plan.train, plan.dev, plan.encoder
+    spans_key, lang = plan.spans_key, plan.lang
+    report = inspect(train, dev, spans_key, lang)
     _recipe.check_learnable(report, lang)
     sentences = _recipe.count_sentences(train, spans_key, lang)
-    lengths = {path: _lengths(path, spans_key, lang) for path in (dev, test)}
+    lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
     words = itertools.accumulate(lengths[dev])
     dev_limit = max(1, sum(total <= SCORED_WORDS for total in words))
     found = {}

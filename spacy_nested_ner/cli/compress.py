@@ -14,7 +14,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
 from spacy_nested_ner.cli.output import failing, print_table, warn_of
-from spacy_nested_ner.cli.pipelines import check_data, load_pipeline, read_as_one, read_examples
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_as_one, read_examples
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -53,6 +53,7 @@ def compress_cli(
 
     The pipeline that comes out is used like any other, but cannot be trained any further.
     """
+    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.files import written_folder
     from spacy_nested_ner.pipeline.compress import compress
 

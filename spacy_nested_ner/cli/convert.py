@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Dict, List, Optional, Sequence, Tup
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.options import LangOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, print_table
 from spacy_nested_ner.cli.pipelines import blank_pipeline
@@ -43,16 +42,6 @@ class Sentences(str, Enum):
     corpus = "corpus"
     lines = "lines"
     rules = "rules"
-
-
-class ConvertCommand(FormatsCommand):
-    """Lists the registered readers below its help."""
-
-    def formats(self) -> Dict[str, str]:
-        """One line for each reader."""
-        from spacy_nested_ner.corpora import readers
-
-        return {name: reader.__doc__ or "" for name, reader in readers.get_all().items()}
 
 
 DEV_REMEDY = (

@@ -10,7 +10,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelsArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import installed_pipelines, load_pipeline, short_names
+from spacy_nested_ner.cli.pipelines import installed_pipelines, load_pipeline, short_names, use_gpu
 
 if TYPE_CHECKING:
     from spacy_nested_ner.demo.panes import Pane
@@ -36,13 +36,11 @@ def demo_cli(
     The page changes threshold and overlap policy at once. Nothing is loaded from the network and
     nothing is sent to it. Ctrl-C ends the server.
     """
-    from spacy.cli._util import setup_gpu
-
     with failing("Cannot show the page."):
         from spacy_nested_ner.demo.server import address, is_loopback, listen, make_app, make_server
 
         with listen(host, port) as listening:  # nothing is loaded in vain where the port is taken
-            setup_gpu(gpu_id, silent=gpu_id < 0)
+            use_gpu(gpu_id)
             app = make_app(_load(models or installed_pipelines()), host)
             if not is_loopback(host):
                 msg.warn(

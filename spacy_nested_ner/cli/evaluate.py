@@ -28,6 +28,7 @@ from spacy_nested_ner.cli.pipelines import (
     read_as_one,
     read_gold,
     short_names,
+    use_gpu,
 )
 
 if TYPE_CHECKING:
@@ -97,11 +98,9 @@ def evaluate_cli(
     Where tokens or sentences of the data are not those of the pipeline, the scores with gold
     tokens stand beside. Several pipelines are compared by a paired bootstrap.
     """
-    from spacy.cli._util import setup_gpu
-
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path)
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         report = evaluate(
             models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens
         )

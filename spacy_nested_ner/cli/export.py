@@ -3,28 +3,17 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Dict, Iterator, Optional, Set
+from typing import TYPE_CHECKING, Annotated, Iterator, Optional, Set
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.options import GoldArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
-
-
-class ExportCommand(FormatsCommand):
-    """Lists the registered writers below its help."""
-
-    def formats(self) -> Dict[str, str]:
-        """One line for each writer."""
-        from spacy_nested_ner.corpora import writers
-
-        return {name: writer.__doc__ or "" for name, writer in writers.get_all().items()}
 
 
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Format to write, see below")]

@@ -33,6 +33,7 @@ LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer, where no 
 RareOpt = Annotated[int, typer.Option(help="Labels with fewer entities are rare")]
 
 MANY = 30
+RARE = 50  # what `spacy debug data` says of new labels
 
 
 def inspect_cli(
@@ -43,7 +44,7 @@ def inspect_cli(
     output_path: OutputOpt = None,
     spans_key: SpansKeyOpt = "sc",
     lang: LangOpt = "en",
-    rare: RareOpt = 50,
+    rare: RareOpt = RARE,
     code: CodeOpt = None,
 ) -> None:
     """Count labels, lengths and nesting, compare train with dev, and check the data against what
@@ -53,7 +54,7 @@ def inspect_cli(
     from spacy_nested_ner.files import write_json
 
     with failing("Cannot inspect the data."):
-        report = inspect(train_path, dev_path, config_path, spans_key, lang, rare)
+        report = inspect(train_path, dev_path, spans_key, lang, config_path, rare)
         if output_path is not None:
             write_json(output_path, report)
     if as_json:
@@ -67,11 +68,11 @@ def inspect_cli(
 
 def inspect(
     train_path: Path,
-    dev_path: Optional[Path] = None,
+    dev_path: Optional[Path],
+    spans_key: str,
+    lang: str,
     config_path: Optional[Path] = None,
-    spans_key: str = "sc",
-    lang: str = "en",
-    rare: int = 50,
+    rare: int = RARE,
 ) -> Dict[str, Any]:
     """The report on one or two files.
 

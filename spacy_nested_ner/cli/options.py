@@ -22,13 +22,8 @@ TrainArg = Annotated[
     Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
 ]
 GoldArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
-TextsArg = Annotated[
-    Path,
-    typer.Argument(
-        metavar="TEXTS",
-        help="A .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a folder",
-    ),
-]
+TEXT_FILES = ".parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a folder"
+TextsArg = Annotated[Path, typer.Argument(metavar="TEXTS", help=f"A {TEXT_FILES}")]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]

@@ -11,7 +11,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.pipelines import load_pipeline, use_gpu
 from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
 
 if TYPE_CHECKING:
@@ -61,8 +61,6 @@ def pick_cli(
 
     The tool shows the entities that the pipeline finds. `convert` reads what the tool exports.
     """
-    from spacy.cli._util import setup_gpu
-
     from spacy_nested_ner.corpora.export import export_tasks
     from spacy_nested_ner.evaluation.data.picking import pick
     from spacy_nested_ner.scale.pipelines import keep_few_shapes
@@ -70,7 +68,7 @@ def pick_cli(
     with failing("Cannot pick texts. Nothing was written."):
         tool = _tool(format, output_path)
         texts = file_texts(texts_path, text, output_path)
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         keep_few_shapes()
         nlp = load_pipeline(model)
         reading = TextReading(nlp, spans_key)

@@ -17,6 +17,8 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
 
     Raises ValueError if MODEL... or DATA is missing, does not come last, or is not there.
     """
+    from spacy_nested_ner.corpora.docbin import check_data
+
     order = "Give the pipelines first, the gold data last: MODEL... DATA."
     if data_path is None:
         raise ValueError(f"MODEL and DATA are missing. {order}")
@@ -48,16 +50,6 @@ def _is_data(path: Path) -> bool:
     return path.suffix == ".spacy" and not path.is_dir()
 
 
-def check_data(data_path: Path) -> None:
-    """Raise ValueError if it is neither a .spacy file nor a folder of such files."""
-    from spacy_nested_ner.corpora import docbin
-
-    docbin.check_data(data_path)
-    # spaCy's reader would find nothing in it and only warn.
-    if data_path.suffix != ".spacy" and not data_path.is_dir():
-        raise ValueError(f"{data_path} is not a .spacy file. Convert the corpus first.")
-
-
 def read_as_one(data_path: Path) -> List[str]:
     """A warning if it is a folder with several splits of a corpus."""
     from spacy_nested_ner.corpora import SPLITS
@@ -83,6 +75,13 @@ def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> Lis
         f"The spans of {taught} of {len(docs)} docs of {data_path} are those of 'nested-ner "
         "teach': what a pipeline found, not gold annotation."
     ]
+
+
+def use_gpu(gpu_id: int) -> None:
+    """Run pipelines on the GPU of this number and say so, or for -1 on the CPU in silence."""
+    from spacy.cli._util import setup_gpu
+
+    setup_gpu(gpu_id, silent=gpu_id < 0)
 
 
 def load_pipeline(model: str) -> Language:
@@ -209,7 +208,6 @@ def read_gold(nlp: Language, data_path: Path) -> List[Doc]:
     """
     from spacy_nested_ner.corpora.docbin import read_docs
 
-    check_data(data_path)
     return [doc for doc in read_docs(data_path, nlp.vocab) if len(doc)]
 
 

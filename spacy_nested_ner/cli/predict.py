@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Dict, Iterator, Optional, 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
+from spacy_nested_ner.cli.options import TEXT_FILES, CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.pipelines import load_pipeline, use_gpu
 from spacy_nested_ner.cli.texts import counted, file_texts
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ SourceArg = Annotated[
     Optional[str],
     typer.Argument(
         metavar="TEXT | INPUT",
-        help="A text, or a .parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a "
-        "folder (default, and with -: the lines of standard input)",
+        help=f"A text, or a {TEXT_FILES} (default, and with -: the lines of standard input)",
         show_default=False,
     ),
 ]
@@ -76,13 +75,11 @@ def predict_cli(
     id of each text of a file. A text that cannot be read ends the command. For very many texts
     there is `annotate`.
     """
-    from spacy.cli._util import setup_gpu
-
     standard = typer.get_binary_stream("stdout")
     with _aside(output_path is None), failing("Cannot predict."):
         kind = _format(format, output_path)
         texts, with_ids = _texts(source, text, output_path)
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         nlp = load_pipeline(model)
         if threshold is not None:
             _set_threshold(nlp, spans_key, threshold)

@@ -10,7 +10,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import failing
-from spacy_nested_ner.cli.pipelines import load_pipeline
+from spacy_nested_ner.cli.pipelines import load_pipeline, use_gpu
 from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ def teach_cli(
     How sure the teacher is of an entity is its weight: the components of this package learn from it
     in that share of their steps.
     """
-    from spacy.cli._util import setup_gpu
-
     from spacy_nested_ner.corpora.docbin import DocBinWriter
     from spacy_nested_ner.files import written_together
     from spacy_nested_ner.scale.pipelines import keep_few_shapes
@@ -49,7 +47,7 @@ def teach_cli(
         if output_path.suffix != ".spacy":
             raise ValueError(f"{output_path} must be a .spacy file.")
         texts = file_texts(texts_path, text, output_path)
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         keep_few_shapes()
         reading = TextReading(load_pipeline(teacher), spans_key)
         with DocBinWriter() as writer:

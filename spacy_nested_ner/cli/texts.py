@@ -20,9 +20,7 @@ BATCH = 250
 SHOWN = 10
 
 
-def file_texts(
-    path: Path, column: str, output: Optional[Path] = None
-) -> Iterator[Tuple[str, Text]]:
+def file_texts(path: Path, column: str, output: Optional[Path]) -> Iterator[Tuple[str, Text]]:
     """Each text of a file or folder with its id, read as they are asked for. output: see
     `input_files`.
 
@@ -38,7 +36,7 @@ def file_texts(
     return (pair for ids, texts in batches for pair in zip(ids, map(checked, texts)))
 
 
-def files_to_read(path: Path, output: Optional[Path] = None) -> List[Tuple[str, Path]]:
+def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
     """The files of `input_files`. Says what it leaves out."""
     from spacy_nested_ner.scale.inputs import input_files
 

@@ -17,6 +17,7 @@ from spacy_nested_ner.cli.pipelines import (
     raw_examples,
     read_as_one,
     read_gold,
+    use_gpu,
 )
 
 DataArg = Annotated[
@@ -48,8 +49,6 @@ def threshold_cli(
     does so by itself with the shipped configs, on the tokens that it learns from. Without --output
     the thresholds are only shown.
     """
-    from spacy.cli._util import setup_gpu
-
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         describe,
         fit_thresholds,
@@ -60,7 +59,7 @@ def threshold_cli(
     with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
         warn_of(read_as_one(data_path))
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         nlp = load_pipeline(model)
         gold = read_gold(nlp, data_path)[: limit or None]
         keys = {getattr(pipe, "key", None) for _, pipe in nlp.pipeline}

@@ -11,11 +11,11 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import CodeOpt, GoldArg, GpuOpt, ModelArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
-    check_data,
     load_pipeline,
     raw_examples,
     read_as_one,
     read_gold,
+    use_gpu,
 )
 
 if TYPE_CHECKING:
@@ -58,14 +58,13 @@ def visualize_cli(
     The page filters by label, kind of error, length and depth. Of more docs than --limit, those
     with nested gold entities are chosen first.
     """
-    from spacy.cli._util import setup_gpu
-
+    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.evaluation.page.page import page_remark
     from spacy_nested_ner.evaluation.scores.remarks import known_labels
     from spacy_nested_ner.files import written_together
 
     with failing("Cannot make the page."):
-        setup_gpu(gpu_id, silent=gpu_id < 0)
+        use_gpu(gpu_id)
         check_data(data_path)
         warn_of(read_as_one(data_path))
         scores, source = read_scores(scores_path, spans_key) if scores_path else (None, None)
@@ -102,6 +101,7 @@ def predict(
 
     from spacy_nested_ner.evaluation.page.page import choose_examples, compare
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
+    from spacy_nested_ner.evaluation.scores.report import no_predictions
 
     gold, _ = raw_examples(nlp, read_gold(nlp, data_path), data_path)
     try:
@@ -111,13 +111,9 @@ def predict(
     docs = nlp.pipe(example.predicted for example in examples)
     bar = tqdm(docs, total=len(examples), desc="Predicting", unit=" docs", disable=None)
     predicted = list(bar)  # no bar where the output is no terminal
-    if not any(spans_key in doc.spans for doc in predicted):
-        found = sorted({key for doc in predicted for key in doc.spans})
-        raise ValueError(
-            f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: "
-            f"{', '.join(map(repr, found)) or 'none'}. Choose the key with --spans-key; gold and "
-            "predicted entities have to be under the same one."
-        )
+    keys = {key for doc in predicted for key in doc.spans}
+    if spans_key not in keys:
+        raise ValueError(no_predictions(keys, spans_key))
     pairs = zip(examples, predicted)
     found = [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
     unknown = sum(raw_text(example.reference) is None for example in examples)

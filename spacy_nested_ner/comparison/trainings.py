@@ -37,6 +37,7 @@ from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
 PATHS = ("train", "dev", "test")
+CPUINFO = Path("/proc/cpuinfo")  # of Linux
 PACKAGES = [
     "spacy_nested_ner",
     "spacy",
@@ -253,15 +254,14 @@ def _version(package: str) -> str:
 
 def _hardware() -> str:
     """Processor, its cores, and the GPU if there is one."""
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(encoding="utf8") if info.exists() else ""
+    text = CPUINFO.read_text(encoding="utf8") if CPUINFO.exists() else ""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return f"{_processor(text)}, {os.cpu_count()} cores{gpu}"
 
 
 def _processor(cpuinfo: str) -> str:
-    """Name and family of the first processor in Linux's `/proc/cpuinfo`: in a cloud processors of
-    different speed have one name."""
+    """Name and family of the first processor: in a cloud processors of different speed have one
+    name."""
     first = cpuinfo.split("\n\n")[0]
     pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
     found = {key.strip(): value.strip() for key, value in pairs}

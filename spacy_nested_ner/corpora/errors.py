@@ -23,8 +23,6 @@ class CorpusError(ValueError):
     def __init__(self, problem: str, path: object, line: Optional[int] = None) -> None:
         place = str(path) if line is None else f"{path}, line {line}"
         super().__init__(f"{place}: {shortened(problem)}")
-        self.path = path
-        self.line = line
 
 
 def shortened(text: str, most: int = MESSAGE_LENGTH) -> str:

@@ -63,9 +63,11 @@ class ReadOptions:
     problems: Problems = field(default_factory=Problems, compare=False)
 
     def __post_init__(self) -> None:
-        check_choice("tokens", self.tokens, TOKENS)
-        check_choice("group", self.group, GROUPS)
-        check_choice("sentences", self.sentences, SENTENCES)
+        known = {"tokens": TOKENS, "group": GROUPS, "sentences": SENTENCES}
+        for name, choices in known.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
 
     @property
     def one_label(self) -> bool:
@@ -235,9 +237,3 @@ class TaskWriter(Protocol):
     """Writes texts to annotate, as an annotation tool imports them."""
 
     def __call__(self, tasks: Iterable[Task], file: TextIO) -> None: ...
-
-
-def check_choice(name: str, value: str, choices: Tuple[str, ...]) -> None:
-    """Raise ValueError, with the known values, unless the value is one of them."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")

@@ -21,7 +21,7 @@ def grouped(records: Iterable[Record], group: str) -> Iterator[Record]:
         yield joined(list(parts))
 
 
-def joined(parts: List[Record], separator: str = " ") -> Record:
+def joined(parts: List[Record]) -> Record:
     """Sentences of one article, in one split, joined by single spaces."""
     whole = Record(parts[0].doc_id, parts[0].split, "", [], sentence_starts=[])
     whole.words = None if parts[0].words is None else []
@@ -35,8 +35,8 @@ def joined(parts: List[Record], separator: str = " ") -> Record:
         whole.dropped.update(part.dropped)
         if whole.words is not None:
             whole.words += part.words or []
-        position += len(part.text) + len(separator)
-    whole.text = separator.join(part.text for part in parts)
+        position += len(part.text) + 1
+    whole.text = " ".join(part.text for part in parts)
     return whole
 
 

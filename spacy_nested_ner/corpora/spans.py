@@ -31,7 +31,7 @@ def check_span(start: Any, end: Any, label: Any, length: int) -> None:
 
 
 def clean_spans(
-    text: str, spans: Iterable[CharSpan], one_label: bool = False
+    text: str, spans: Iterable[CharSpan], one_label: bool
 ) -> Tuple[List[CharSpan], Dropped]:
     """Sorted spans without whitespace at their ends, each with its label once.
 

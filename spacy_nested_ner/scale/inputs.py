@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -181,18 +182,15 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
         raise InputError(f"{fragment}: there are only {done}. Was the file changed? Start anew")
 
 
-class _reading:
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
     """Raises InputError, with the file, where what reads it fails."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, InputError):
-            raise InputError(f"{self.name} cannot be read: {error}") from error
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # of whatever reads this kind of file
+        raise InputError(f"{name} cannot be read: {error}") from error
 
 
 def checked(text: Text) -> Text:

@@ -15,7 +15,7 @@ import srsly
 from spacy.tokens import DocBin, Span
 from wasabi import msg
 
-from spacy_nested_ner.cli.convert import ConvertCommand
+from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.output import plain_output
 from tests.cli.commands import page_data, run
 
@@ -175,7 +175,7 @@ def test_the_help_lists_the_formats(command):
 
 def test_the_help_lists_a_reader_without_a_description(monkeypatch):
     monkeypatch.setattr(
-        ConvertCommand, "formats", lambda self: {"mine": "", "other": "Other files."}
+        FormatsCommand, "formats", lambda self: {"mine": "", "other": "Other files."}
     )
     assert "other Other files." in run("convert", "--help")
 

@@ -111,11 +111,13 @@ def test_a_threshold_is_shown_beside_the_best(tmp_path):
     assert "tuned on this data" not in printed  # nothing that it finds is right
 
 
-def test_thresholds_are_printed_as_they_are(capsys):
+def test_thresholds_are_printed_as_they_are(folder, capsys):
     """Among scores near 1 a rounded threshold is another one."""
     best = {"threshold": 0.99999994, "f": 0.8}
     each = {"component": "ner", "threshold": 0.5, "f": 0.5, "best": best}
-    evaluate._print_thresholds(["a"], [{"thresholds": [each]}])
+    report = evaluate.evaluate([str(folder / "right" / "model")], folder / "gold.spacy")
+    report["pipelines"][0]["thresholds"] = [each]
+    evaluate.print_report(report)
     printed = " ".join(capsys.readouterr().out.split())
     assert "ner 0.5 50.00 0.99999994 80.00" in printed and "tuned on this data" in printed
 

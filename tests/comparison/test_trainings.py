@@ -8,7 +8,8 @@ import platform
 import pytest
 import srsly
 
-from spacy_nested_ner.comparison.trainings import Task, _processor, train_each
+from spacy_nested_ner.comparison import trainings
+from spacy_nested_ner.comparison.trainings import Task, provenance, train_each
 
 
 def die(task: Task) -> dict:
@@ -41,9 +42,21 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     assert found == {"settings": {"minutes": 5}}
 
 
-def test_a_processor_has_its_family() -> None:
+def test_a_processor_has_its_family(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(trainings, "CPUINFO", tmp_path / "cpuinfo")
+
+    def processor() -> str:
+        before = f"{platform.system()}, {platform.machine()}, "
+        found, _ = provenance()["machine"].removeprefix(before).rsplit(f", {os.cpu_count()} cores")
+        return found
+
+    assert processor() == platform.processor()
     one = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC: 2\nflags\t:"
-    assert _processor(f"{one}\n\n{one.replace('25', '26')}\n") == "AMD EPYC: 2 family 25"
-    assert _processor("processor\t: 0\nmodel name\t: ARMv8\n") == "ARMv8"
-    assert _processor("processor\t: 0\nBogoMIPS\t: 50\n") == platform.processor()
-    assert _processor("") == platform.processor()
+    for text, name in (
+        (f"{one}\n\n{one.replace('25', '26')}\n", "AMD EPYC: 2 family 25"),
+        ("processor\t: 0\nmodel name\t: ARMv8\n", "ARMv8"),
+        ("processor\t: 0\nBogoMIPS\t: 50\n", platform.processor()),
+        ("", platform.processor()),
+    ):
+        trainings.CPUINFO.write_text(text, encoding="utf8")
+        assert processor() == name

@@ -161,7 +161,7 @@ def test_lengths_without_a_longest_reach(monkeypatch, train):
     rows = one_limit(list("abc"), [(0, 1, "A"), (0, 2, "A"), (0, 3, "A")], config("piqn_ner"))
     assert rows[0]["entities_of_other_length"] == 2 and rows[0]["entities_over"] == 0
     split = inspect_split(train, "sc")
-    (warning,) = (w for w in inspection(split, None, rows)["warnings"] if "use another" in w)
+    (warning,) = (w for w in inspection(split, None, rows, 50)["warnings"] if "use another" in w)
     assert "among the words (size = 1); use another." in warning
 
 
@@ -226,7 +226,7 @@ def test_many_rare_labels_are_one_warning():
     names = [f"L{i}" for i in range(7)]
     data = [example(["a"], [(0, 1, name) for name in names])]
     dev = inspect_split([example(["a"], [(0, 1, f"D{i}") for i in range(6)])], "sc")
-    found = inspection(inspect_split(data, "sc"), dev, [])
+    found = inspection(inspect_split(data, "sc"), dev, [], rare=50)
     text = "\n".join(found["warnings"])
     listed = "'L0' (1), 'L1' (1), 'L2' (1), 'L3' (1), 'L4' (1) and 2 more."
     assert f"7 labels have fewer than 50 entities in train: {listed}" in text
@@ -239,7 +239,7 @@ def test_repeated_spans_count_once():
     data = [example(WORDS, spans)]
     rows, _ = inspect_limits(data, config_components(config("spancat")), "sc")
     found = inspect_split(data, "sc")
-    report = inspection(found, None, rows)
+    report = inspection(found, None, rows, rare=50)
     train = report["train"]
     assert (train["entities"], train["repeated_entities"]) == (2, 1)
     assert train["labels"] == {"DNA": 1, "protein": 1} and not train["same_span_labels"]

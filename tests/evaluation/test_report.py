@@ -8,6 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
 from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, run_pipeline, scores
 
 TEXTS = ["The IL-2 gene is active.", "Nothing here.", "Another IL-2 gene."]
@@ -78,10 +79,13 @@ def test_pipelines_on_the_same_data_are_compared():
 def test_flat_entities_where_asked_for():
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
+    references = [example.reference for example in examples_for(nlp)]
     with pytest.raises(ValueError, match=r"doc\.ents are read with --ents"):
+        evaluate_pipeline(nlp, references)
+    with pytest.raises(ValueError, match=r"it uses: none\..*from the same one\.$"):
         run_pipeline(nlp, examples_for(nlp))
-    run = run_pipeline(nlp, examples_for(nlp), ents=True)
-    assert scores(run)["strict"]["micro"]["right"] == 2
+    found = evaluate_pipeline(nlp, references, ents=True)
+    assert found.to_dict()["strict"]["micro"]["right"] == 2
 
 
 def test_gold_in_doc_ents():
@@ -91,9 +95,13 @@ def test_gold_in_doc_ents():
         doc = nlp.make_doc(text)
         doc.ents = [Span(doc, 1, 3, "DNA")] if "IL-2" in text else []
         made.append(Example(nlp.make_doc(text), doc))
+    references = [example.reference for example in made]
     with pytest.raises(ValueError, match=r"have doc\.ents: --ents takes those"):
+        evaluate_pipeline(nlp, references)
+    with pytest.raises(ValueError, match=r"have doc\.ents: set doc\.spans\['sc'\]"):
         run_pipeline(nlp, made)
-    assert scores(run_pipeline(nlp, made, ents=True))["strict"]["micro"]["f"] == 1.0
+    found = evaluate_pipeline(nlp, references, ents=True)
+    assert found.to_dict()["strict"]["micro"]["f"] == 1.0
 
 
 def test_keys_are_named():

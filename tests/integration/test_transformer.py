@@ -63,13 +63,6 @@ def with_empty(nlp: Language) -> List[Example]:
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("hub") / "bert"
-    save_bert(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Language:
     """Trained with an empty doc in each batch; its Hugging Face directory is gone since then."""
     path = tmp_path_factory.mktemp("hub") / "gone"
@@ -83,9 +76,9 @@ def trained(tmp_path_factory) -> Language:
     return nlp
 
 
-def test_transformer_and_head_learn_together(trained, bert) -> None:
+def test_transformer_and_head_learn_together(trained, tiny_bert) -> None:
     assert trained.evaluate(make_examples(trained))["nested_f"] == 1.0
-    nlp = make_nlp(bert)
+    nlp = make_nlp(tiny_bert)
     before = _transformer_weights(nlp)
     optimizer = nlp.create_optimizer()
     for _ in range(2):  # nlp.update lets a transformer step before its listeners' gradients come
@@ -141,8 +134,8 @@ def test_replaced_listeners_give_the_same_spans(trained, tmp_path) -> None:
     assert loaded.get_pipe("piqn_ner").model.to_bytes() != before
 
 
-def test_a_frozen_transformer_stays_as_it_is(bert) -> None:
-    nlp = make_nlp(bert)
+def test_a_frozen_transformer_stays_as_it_is(tiny_bert) -> None:
+    nlp = make_nlp(tiny_bert)
     before = _transformer_weights(nlp)
     optimizer = nlp.create_optimizer()
     head = nlp.get_pipe("piqn_ner").model.to_bytes()
@@ -155,10 +148,10 @@ def test_a_frozen_transformer_stays_as_it_is(bert) -> None:
     assert nlp.get_pipe("piqn_ner").model.to_bytes() != head
 
 
-def test_segments_are_cut_after_the_transformer(bert) -> None:
+def test_segments_are_cut_after_the_transformer(tiny_bert) -> None:
     """A listener accepts only the whole batch that the transformer has seen: the head's windows
     are cut from its output, in training too."""
-    nlp = make_nlp(bert)
+    nlp = make_nlp(tiny_bert)
     words = [token.text for doc in docs_of(nlp) for token in doc] * 8
     reference = Doc(nlp.vocab, words=words)
     reference.spans["sc"] = [Span(reference, 0, 4, "ORG")]
@@ -193,16 +186,16 @@ def test_four_threads_get_what_one_gets_of_a_transformer_inside(trained, tmp_pat
     assert_threads_agree(nlp, [text for text, _ in SENTENCES] * 5)
 
 
-def test_spacys_own_transformer_in_the_component_counts_as_pretrained(bert) -> None:
+def test_spacys_own_transformer_in_the_component_counts_as_pretrained(tiny_bert) -> None:
     """It is warned of at a high rate, and reads what it learned from."""
     own = {
         "@architectures": "spacy-transformers.Tok2VecTransformer.v3",
         "pooling": {"@layers": "reduce_mean.v1"},
-        **reading(bert),
+        **reading(tiny_bert),
     }
     nlp = spacy.blank("en")
     nlp.add_pipe("piqn_ner", config={"model": {**SMALL_MODELS["piqn_ner"], "tok2vec": own}})
     encoder = nlp.get_pipe("piqn_ner").model.get_ref("tok2vec")
     assert is_pretrained(encoder)
     assert learns_too_fast(encoder, 0.01) and not learns_too_fast(encoder, 1e-5)
-    assert not is_pretrained(make_nlp(bert).get_pipe("piqn_ner").model.get_ref("tok2vec"))
+    assert not is_pretrained(make_nlp(tiny_bert).get_pipe("piqn_ner").model.get_ref("tok2vec"))

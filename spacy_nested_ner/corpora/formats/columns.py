@@ -14,11 +14,11 @@ from typing import Iterator, List, Optional, Tuple
 from spacy_nested_ner.corpora.errors import CorpusError, Problems
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.tags import (
+    OUTSIDE,
     SCHEMES,
     Evidence,
     TagError,
     decode_tags,
-    pairs_with_before,
 )
 from spacy_nested_ner.corpora.parsing.text import read_lines
 from spacy_nested_ner.corpora.records import ReadOptions, Record, words_record
@@ -196,7 +196,7 @@ def _find_scheme(path: Path, settings: ColumnSettings) -> str:
     quiet = Problems(skip=True, quiet=True)
     for _, rows in _sentences(path, settings):
         for level in quiet.stop(_levels(path, rows, settings)):
-            for (tag, before), (line, _) in zip(pairs_with_before(level), rows):
+            for tag, before, (line, _) in zip(level, [OUTSIDE, *level], rows):
                 evidence.add(tag, before, line)
     try:
         return evidence.scheme()

@@ -33,13 +33,13 @@ _OPENERS: Dict[str, Callable[..., Any]] = {
 
 
 @contextmanager
-def unpacked(path: Path, expected: str = "a file") -> Iterator[IO[bytes]]:
+def unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a regular file, unpacked where it is gzipped (or bzip2 or xz).
 
     Raises CorpusError if there is no such file or, also from the block that reads it, if it is
     damaged or unpacks to far more than packed text does.
     """
-    check_file(path, expected)
+    check_file(path, "a file")
     with damage_named(path), path.open("rb") as file:
         begin = file.peek(_BLOCK)
         for magic, opener in _OPENERS.items():

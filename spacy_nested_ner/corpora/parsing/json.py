@@ -33,9 +33,8 @@ def read_items(path: Path, problems: Problems) -> Iterator[Item]:
 
     Raises CorpusError, with the line, if the file is missing, damaged or neither of the two.
     """
-    stream = _Stream(path)
     with opened_text(path) as file:
-        stream.feed(file)
+        stream = _Stream(path, file)
         if stream.next_character() == "[":
             yield from stream.array(problems)
             return
@@ -140,16 +139,12 @@ def _object(value: Any, path: Path, line: int) -> Dict[str, Any]:
 class _Stream:
     """Text of a file of which the part that was parsed is thrown away."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: TextIO) -> None:
         self._path = path
+        self._file = file
         self._text = ""
         self._position = 0
         self._line = 1
-        self._file: Any = None
-
-    def feed(self, file: Any) -> None:
-        """Set the file to read from."""
-        self._file = file
 
     def array(self, problems: Problems) -> Iterator[Item]:
         """The objects of the list that begins here. What is no object can be skipped."""
@@ -201,7 +196,8 @@ class _Stream:
                 if self._more(size):
                     size *= 2
                     continue
-                line = self._line + self._text.count("\n", self._position, _place(err))
+                place = getattr(err, "pos", 0)
+                line = self._line + self._text.count("\n", self._position, place)
                 reason = getattr(err, "msg", err)
                 problem = f"malformed JSON or the file ends too early: {reason}."
                 raise CorpusError(problem, self._path, line) from err
@@ -221,10 +217,6 @@ class _Stream:
         return bool(added)
 
 
-def _place(err: ValueError) -> int:
-    return getattr(err, "pos", 0)
-
-
 def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) -> Any:
     """A field that has to be there.
 
@@ -235,8 +227,8 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) ->
     value = item.get(name)
     if not isinstance(value, kind):
         has = ", ".join(item) or "nothing"
-        expected = {list: "a list", str: "text", dict: "an object", int: "a number"}[kind]
-        problem = f"expected {expected} as {name!r}; the object has: {has}."
+        kinds: Dict[type, str] = {list: "a list", str: "text", dict: "an object"}
+        problem = f"expected {kinds[kind]} as {name!r}; the object has: {has}."
         raise CorpusError(problem, path, line)
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from spacy_nested_ner.corpora.spans import WordSpan
 
@@ -129,8 +129,3 @@ class Evidence:
                 self.i_without_b,
             )
         return "IOB1" if self.i_without_b else "BIO"
-
-
-def pairs_with_before(tags: Sequence[str]) -> Iterator[Tuple[str, str]]:
-    """Each tag with the one before it, "O" before the first."""
-    yield from zip(tags, [OUTSIDE, *tags])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Iterator, Optional, TextIO, Tuple
+from typing import Iterator, Optional, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.archives import unpacked
@@ -32,22 +32,17 @@ def numbered_lines(file: TextIO, name: object) -> Iterator[Tuple[int, str]]:
 
 @contextmanager
 def opened_text(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 file, plain or gzipped. Lines end with a line feed only: a stray carriage return or
-    form feed ends none.
+    """A UTF-8 file, plain or gzipped, without a byte order mark. Lines end with a line feed only: a
+    stray carriage return or form feed ends none.
 
     Raises CorpusError, also from the block that reads it, if the file is missing, damaged or not
     UTF-8.
     """
     try:
         with unpacked(path) as stream:
-            yield as_text(stream)
+            yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
     except UnicodeDecodeError as err:
         raise _not_utf8(err, path, _line_of_bad_byte(path)) from err
-
-
-def as_text(stream: IO[bytes]) -> TextIO:
-    """Bytes of UTF-8 as text, without a byte order mark. Lines end with a line feed only."""
-    return io.TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
 
 
 def read_text(path: Path) -> str:

@@ -16,8 +16,6 @@ from spacy_nested_ner.evaluation.scores.remarks import some
 from spacy_nested_ner.pipeline.gold import LOST_REMEDY, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
 
-RARE = 50
-"""Fewer entities make a label rare: what `spacy debug data` says of new labels."""
 FEW = 5
 """So many rare labels or more are one warning."""
 PERCENTILES = (50, 90, 95, 99, 100)
@@ -210,9 +208,12 @@ def inspection(
     train: SplitInspection,
     dev: Optional[SplitInspection],
     limit_rows: Sequence[Mapping[str, Any]],
-    rare: int = RARE,
+    rare: int,
 ) -> Dict[str, Any]:
-    """The whole report, ready for JSON, with what deserves attention in "warnings"."""
+    """The whole report, ready for JSON, with what deserves attention in "warnings".
+
+    rare: fewer entities make a label rare.
+    """
     report = {
         "train": train.to_dict(),
         "dev": dev.to_dict() if dev is not None else None,

@@ -11,6 +11,8 @@ import numpy as np
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
 
 MEASURES = ("p", "r", "f", "macro_f")
+LEVEL = 0.95
+"""Of the intervals."""
 CHUNK = 4_000_000
 """Weights drawn at a time, a limit to memory; what is drawn does not depend on it."""
 
@@ -27,18 +29,18 @@ def doc_counts(table: EntityTable) -> np.ndarray:
 
 
 def bootstrap(
-    counts: Sequence[np.ndarray], samples: int = 1000, seed: int = 0, level: float = 0.95
+    counts: Sequence[np.ndarray], samples: int = 1000, seed: int = 0
 ) -> Dict[str, List[Dict[str, Any]]]:
     """Draw docs with replacement, the same ones for all pipelines, and score each sample.
 
-    counts: of each pipeline, see `doc_counts`; all on the same docs. level: of the intervals.
+    counts: of each pipeline, see `doc_counts`; all on the same docs.
     RETURNS: "intervals", for each pipeline and measure (`MEASURES`) the `[low, high]` percentiles;
         "differences", for each pair and measure how much better the second is than the first,
         its percentiles, and the share of samples in which it is better (a draw counts half).
     """
     drawn = [np.concatenate(parts) for parts in zip(*_samples(counts, samples, seed))]
     points = [_measures(np.ones((1, len(each))), each)[0] for each in counts]
-    tail = 50 * (1 - level)
+    tail = 50 * (1 - LEVEL)
 
     def interval(values: np.ndarray) -> Dict[str, List[float]]:
         edges = np.percentile(values, [tail, 100 - tail], axis=0).T.tolist()

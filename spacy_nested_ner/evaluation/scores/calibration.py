@@ -12,7 +12,7 @@ BINS = 10
 COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-def calibration(table: EntityTable, bins: int = BINS) -> Optional[Dict[str, Any]]:
+def calibration(table: EntityTable) -> Optional[Dict[str, Any]]:
     """Reliability by score and expected calibration error (Guo et al. 2017, equations 2, 3 and 5).
 
     RETURNS: "bins", each with its edges (`low < score <= high`, the first with its lower edge),
@@ -24,11 +24,11 @@ def calibration(table: EntityTable, bins: int = BINS) -> Optional[Dict[str, Any]
     score, right = _scored(table)
     if score is None:
         return None
-    edges = np.linspace(0, 1, bins + 1)
-    place = np.clip(np.searchsorted(edges, score, side="left") - 1, 0, bins - 1)
-    counts = np.bincount(place, minlength=bins)
-    scores = np.bincount(place, weights=score, minlength=bins)
-    rights = np.bincount(place, weights=right, minlength=bins)
+    edges = np.linspace(0, 1, BINS + 1)
+    place = np.clip(np.searchsorted(edges, score, side="left") - 1, 0, BINS - 1)
+    counts = np.bincount(place, minlength=BINS)
+    scores = np.bincount(place, weights=score, minlength=BINS)
+    rights = np.bincount(place, weights=right, minlength=BINS)
     rows: List[Dict[str, Any]] = [
         {
             "low": float(edges[i]),
@@ -37,7 +37,7 @@ def calibration(table: EntityTable, bins: int = BINS) -> Optional[Dict[str, Any]
             "mean_score": float(scores[i] / counts[i]) if counts[i] else None,
             "precision": float(rights[i] / counts[i]) if counts[i] else None,
         }
-        for i in range(bins)
+        for i in range(BINS)
     ]
     return {"bins": rows, "expected_error": float(np.abs(rights - scores).sum() / len(score))}
 

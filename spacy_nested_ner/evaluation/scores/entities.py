@@ -12,7 +12,6 @@ from spacy.tokens import Doc
 from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
 
-ENTS_OPTION = "--ents takes those"
 LONGEST = 20
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
 

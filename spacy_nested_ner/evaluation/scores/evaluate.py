@@ -11,7 +11,6 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_nested_ner.evaluation.scores.entities import (
-    ENTS_OPTION,
     Entity,
     EntityTable,
     entity_table,
@@ -102,29 +101,33 @@ def evaluate_pipeline(
     """
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
-        raise ValueError(no_gold(references, spans_key, ENTS_OPTION))
+        raise ValueError(no_gold(references, spans_key, "--ents takes those"))
     components = _trained_components(nlp, chosen, spans_key)
     predict = _Predictor(nlp, spans_key, ents, components, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
     if gold_tokens:
-        first = last = predict(chosen, partial(gold_doc, nlp.vocab), GOLD)
+        first = on_gold = predict(chosen, partial(gold_doc, nlp.vocab), GOLD)
     else:
-        first = last = predict(chosen, partial(raw_doc, nlp), RAW)
+        first = on_gold = predict(chosen, partial(raw_doc, nlp), RAW)
         if first.differing:
             differing = [chosen[i] for i in first.differing]
-            last = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
+            on_gold = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
     if not first.answered:
-        raise ValueError(no_predictions(first.keys, spans_key, nlp))
-    gold = _table(chosen, last.found, spans_key, ents, components.get(spans_key))
-    raw = gold
-    if last is not first:
+        problem = no_predictions(first.keys, spans_key)
+        if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
+            problem += " Predictions in doc.ents are read with --ents."
+        raise ValueError(problem)
+    gold = raw = _table(chosen, on_gold.found, spans_key, ents, components.get(spans_key))
+    if first is not on_gold:
         raw = _table(chosen, first.found, spans_key, ents, components.get(spans_key))
-    on_gold = gold_tokens or without_text > 0
-    scored = last if on_gold else first
+    if gold_tokens or without_text:
+        scored_on, scored, table = GOLD, on_gold, gold
+    else:
+        scored_on, scored, table = RAW, first, raw
     skipped = len(references) - len(chosen)
     return Evaluation(
-        Run(gold if on_gold else raw, skipped, first.seconds, first.words),
-        GOLD if on_gold else RAW,
+        Run(table, skipped, first.seconds, first.words),
+        scored_on,
         None if gold_tokens else raw,
         gold,
         without_text,

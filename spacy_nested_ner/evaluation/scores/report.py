@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set
 
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_nested_ner.evaluation.scores.bootstrap import bootstrap, doc_counts
+from spacy_nested_ner.evaluation.scores.bootstrap import LEVEL, bootstrap, doc_counts
 from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
 from spacy_nested_ner.evaluation.scores.entities import (
-    ENTS_OPTION,
     Entity,
     EntityTable,
     entity_table,
@@ -54,40 +53,33 @@ class Run:
     words: int
 
 
-def run_pipeline(
-    nlp: Language,
-    examples: Sequence[Example],
-    spans_key: str = "sc",
-    ents: bool = False,
-    batch_size: Optional[int] = None,
-) -> Run:
+def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "sc") -> Run:
     """Predict and compare. Docs are let go as soon as their entities are read.
 
-    ents: where a doc, gold or predicted, has no `doc.spans[spans_key]`, take its `doc.ents`.
     RAISES (ValueError): If no reference is annotated, the pipeline predicts nothing that could be
         compared, or a predicted doc has another text.
     """
-    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key, ents)]
-    if not any(read_entities(eg.reference, spans_key, ents) for eg in chosen):
-        raise ValueError(no_gold([eg.reference for eg in examples], spans_key, ENTS_OPTION))
+    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key)]
+    if not any(read_entities(eg.reference, spans_key) for eg in chosen):
+        raise ValueError(no_gold([eg.reference for eg in examples], spans_key))
     for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
         pass  # what a pipeline does only once is not part of its speed
     clock = Clock()
-    docs = nlp.pipe((eg.predicted for eg in chosen), batch_size=batch_size)
+    docs = nlp.pipe(eg.predicted for eg in chosen)
     found: List[Dict[Entity, float]] = []
-    keys: set = set()
+    keys: Set[str] = set()
     answered = False
     words = 0
     for example, doc in zip(chosen, clock.timed(docs), strict=True):
         check_text(example.reference, doc)
-        entities = read_entities(doc, spans_key, ents)
+        entities = read_entities(doc, spans_key)
         answered = answered or entities is not None
         keys.update(doc.spans)
         words += len(doc)
         found.append(entities or {})
     if not answered:
-        raise ValueError(no_predictions(keys, spans_key, nlp))
-    table = entity_table((eg.reference for eg in chosen), found, spans_key, ents)
+        raise ValueError(no_predictions(keys, spans_key))
+    table = entity_table((eg.reference for eg in chosen), found, spans_key, ents=False)
     return Run(table, len(examples) - len(chosen), clock.seconds, words)
 
 
@@ -118,13 +110,13 @@ def check_text(reference: Doc, predicted: Doc) -> None:
         )
 
 
-def no_predictions(keys: set, spans_key: str, nlp: Language) -> str:
+def no_predictions(keys: Set[str], spans_key: str) -> str:
     """What to say where no doc has spans of the key, with the keys that the pipeline uses."""
     used = ", ".join(map(repr, sorted(keys))) or "none"
-    remedy = "Choose the key with --spans-key; gold and predictions are read from the same one."
-    if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
-        remedy += " Predictions in doc.ents are read with --ents."
-    return f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: {used}. {remedy}"
+    return (
+        f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: {used}. Choose the "
+        "key with --spans-key; gold and predictions are read from the same one."
+    )
 
 
 def scores(run: Run) -> Dict[str, Any]:
@@ -169,7 +161,7 @@ def data_facts(run: Run) -> Dict[str, int]:
 
 
 def compare_runs(
-    runs: Sequence[Run], samples: int = 1000, seed: int = 0, level: float = 0.95
+    runs: Sequence[Run], samples: int = 1000, seed: int = 0
 ) -> Optional[Dict[str, Any]]:
     """Bootstrap intervals of each run and of the differences of all pairs, see `bootstrap`. None
     for data of one doc, which has nothing to draw from.
@@ -180,8 +172,8 @@ def compare_runs(
         raise ValueError("The pipelines have not been run on the same gold entities.")
     if runs[0].table.docs < 2 or not samples:
         return None
-    drawn = bootstrap([doc_counts(run.table) for run in runs], samples, seed, level)
-    return {"samples": samples, "seed": seed, "level": level, **drawn}
+    drawn = bootstrap([doc_counts(run.table) for run in runs], samples, seed)
+    return {"samples": samples, "seed": seed, "level": LEVEL, **drawn}
 
 
 def _same_gold(a: EntityTable, b: EntityTable) -> bool:
