@@ -46,6 +46,14 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
     license="MIT",
+    classifiers=[
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10,<3.14",
     packages=[
         *find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),

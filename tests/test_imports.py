@@ -17,7 +17,7 @@ ROOT = Path(spacy_nested_ner.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
-ANYWHERE = ("about", "device", "settings", "files", "msgpack")
+ANYWHERE = ("about", "device", "settings", "files", "forks", "msgpack")
 MAY_IMPORT = {
     "cli": (
         "scale",
@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "matching": (),
     "device": (),
     "files": (),
+    "forks": (),
     "msgpack": (),
     "settings": (),
     # How entities nest is counted in one place.

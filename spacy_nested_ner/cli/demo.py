@@ -2,6 +2,8 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+import os
+import sys
 import webbrowser
 from typing import TYPE_CHECKING, Annotated, List
 
@@ -55,6 +57,8 @@ def demo_cli(
                 make_server(app).run(sockets=[listening])
             except KeyboardInterrupt:
                 msg.text("The server has ended.")
+                sys.stdout.flush()
+                os._exit(0)  # no matter how long a text is still being read
 
 
 def _load(models: List[str]) -> "List[Pane]":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from contextlib import contextmanager, suppress
@@ -48,6 +49,9 @@ def _escaping(stream: Any) -> Iterator[None]:
                 stream.reconfigure(errors=errors)
 
 
+_TORCH_LACKS_MEMORY = re.compile("can't allocate memory|out of memory")
+
+
 @contextmanager
 def failing(what: str) -> Iterator[None]:
     """Whatever is wrong with files, options or the machine ends the command with exit code 1, and
@@ -56,10 +60,12 @@ def failing(what: str) -> Iterator[None]:
         yield
     except BrokenPipeError:  # whoever reads the output has had enough, as `head` does: click ends
         raise
-    except MemoryError as err:
-        msg.fail(what, f"There is not enough memory. {err}", exits=1)
     except (ValueError, ImportError, OSError) as err:
         msg.fail(what, str(err), exits=1)
+    except (MemoryError, RuntimeError) as err:
+        if not isinstance(err, MemoryError) and not _TORCH_LACKS_MEMORY.search(str(err)):
+            raise
+        msg.fail(what, f"There is not enough memory. {err}", exits=1)
 
 
 def warn_of(problems: Iterable[str]) -> None:

@@ -228,12 +228,13 @@ def raw_examples(nlp: Language, docs: Sequence[Doc], data_path: Path) -> Tuple[L
     from spacy.training import Example
 
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
+    from spacy_nested_ner.pipeline.tokens import make_doc
 
     texts = [raw_text(doc) for doc in docs]
     known = [(doc, text) for doc, text in zip(docs, texts) if text is not None]
     unknown = [doc for doc, text in zip(docs, texts) if text is None]
     try:
-        from_text = iter([Example(nlp.make_doc(text), doc) for doc, text in known])
+        from_text = iter([Example(make_doc(nlp, text), doc) for doc, text in known])
     except ValueError as err:
         raise ValueError(f"{data_path}: {err}") from err
     on_words = iter(as_examples(nlp, unknown, data_path))

@@ -75,7 +75,7 @@ def predict_cli(
     id of each text of a file. A text that cannot be read ends the command. For very many texts
     there is `annotate`.
     """
-    standard = typer.get_binary_stream("stdout")
+    standard = getattr(sys.stdout, "buffer", None)
     with _aside(output_path is None), failing("Cannot predict."):
         kind = _format(format, output_path)
         texts, with_ids = _texts(source, text, output_path)
@@ -133,7 +133,9 @@ def _texts(
 def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
     from spacy_nested_ner.scale.inputs import text_lines
 
-    stream = typer.get_binary_stream("stdin")
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        raise ValueError("There is no standard input. Give a text or a file after MODEL.")
     if stream.isatty():
         typer.echo("Type texts, a line each; Ctrl-D ends.", err=True)
     number = 0
@@ -172,11 +174,12 @@ class _Found:
 
         Raises ValueError for what is no text and for docs without spans of the key.
         """
+        from spacy_nested_ner.pipeline.tokens import make_doc
         from spacy_nested_ner.scale.pipelines import check_key
         from spacy_nested_ner.tables import dicts
 
-        usable = ((self._usable(name, text), name) for name, text in texts)
-        for doc, name in self.nlp.pipe(usable, as_tuples=True):
+        made = ((make_doc(self.nlp, self._usable(name, text)), name) for name, text in texts)
+        for doc, name in self.nlp.pipe(made, as_tuples=True):
             check_key(self.model, self.spans_key, doc.spans)
             self.texts += 1
             self.entities += len(doc.spans[self.spans_key])
@@ -195,11 +198,13 @@ class _Found:
 
 
 @contextmanager
-def _opened(path: Optional[Path], standard: IO[bytes]) -> Iterator[IO[bytes]]:
+def _opened(path: Optional[Path], standard: Optional[IO[bytes]]) -> Iterator[IO[bytes]]:
     """The file to write, whole or not at all, or standard output."""
     from spacy_nested_ner.files import written_together
 
     if path is None:
+        if standard is None:
+            raise ValueError("There is no standard output. Give --output.")
         yield standard
         standard.flush()
         return

@@ -117,6 +117,7 @@ class TextReading(UsableTexts):
         from tqdm import tqdm
 
         from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
+        from spacy_nested_ner.pipeline.tokens import make_doc
         from spacy_nested_ner.scale.pipelines import LoadedPipeline, set_error_handler
 
         usable = self.usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
@@ -127,7 +128,8 @@ class TextReading(UsableTexts):
             with lowered({self.component.spans_key: self.component}):
                 while batch := list(islice(usable, BATCH)):
                     with pipeline.zone([text for text, _ in batch]) as nlp:
-                        docs = nlp.pipe(batch, as_tuples=True, batch_size=BATCH)
+                        made = ((make_doc(nlp, text), name) for text, name in batch)
+                        docs = nlp.pipe(made, as_tuples=True, batch_size=BATCH)
                         found = [use(doc, name, self.component) for doc, name in docs]
                     yield from found
         finally:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
 from typing import Any, Iterator, List, Set, Tuple
 
 import numpy as np
 from spacy.attrs import SENT_START
 from spacy.language import Language
 from spacy.pipeline import Sentencizer
-from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc, Span
 
 from spacy_nested_ner.corpora.errors import CorpusError
@@ -22,13 +19,7 @@ from spacy_nested_ner.corpora.sentences import (
     word_places,
 )
 from spacy_nested_ner.corpora.spans import Dropped
-
-LONGEST_WORD, MOST_MARKS = 1000, 100
-"""Characters that spaCy's tokenizer is given in one piece, and marks in a row in these."""
-
-_LONG = re.compile(rf"\S{{{MOST_MARKS + 1},}}")
-_MARKS = re.compile(rf"[^\w\s]{{{MOST_MARKS}}}(?=\S)")
-_MARKS_OR_LONG = re.compile(rf"{_MARKS.pattern}|\S{{{LONGEST_WORD}}}(?=\S)")
+from spacy_nested_ner.pipeline.tokens import make_doc
 
 
 def record_to_docs(
@@ -117,8 +108,7 @@ def _pieces(place: Tuple[int, int], edges: Set[int]) -> List[Tuple[int, int]]:
 
 
 def _made_doc(text: str, nlp: Language, doc_id: str) -> Doc:
-    """The tokens of the tokenizer of `nlp`. Words beyond any length are cut first: spaCy's takes
-    affixes off one by one and reads the whole word each time.
+    """See `make_doc`.
 
     Raises CorpusError if the text is longer than `nlp.max_length`.
     """
@@ -128,24 +118,7 @@ def _made_doc(text: str, nlp: Language, doc_id: str) -> Doc:
             "several, for example with --sentences lines."
         )
         raise CorpusError(problem, doc_id)
-    if not isinstance(nlp.tokenizer, Tokenizer):
-        return nlp.make_doc(text)
-    cuts = _cuts(text)
-    if not cuts:
-        return nlp.make_doc(text)
-    docs = [nlp.make_doc(text[start:end]) for start, end in pairwise([0, *cuts, len(text)])]
-    words = [token.text for doc in docs for token in doc]
-    spaces = [bool(token.whitespace_) for doc in docs for token in doc]
-    return Doc(nlp.vocab, words=words, spaces=spaces)
-
-
-def _cuts(text: str) -> List[int]:
-    """Where words are cut that are longer than any language has them."""
-    found: List[int] = []
-    for word in _LONG.finditer(text):
-        pattern = _MARKS_OR_LONG if word.end() - word.start() > LONGEST_WORD else _MARKS
-        found += [match.end() for match in pattern.finditer(text, *word.span())]
-    return found
+    return make_doc(nlp, text)
 
 
 def _find_sentences(record: Record, nlp: Language, how: str) -> List[int]:

@@ -25,6 +25,7 @@ from spacy_nested_ner.pipeline.component import NestedNER
 from spacy_nested_ner.pipeline.decode import select_spans
 from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
 from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.pipeline.tokens import make_doc
 from spacy_nested_ner.settings import describe
 from spacy_nested_ner.tables import plain, scored_spans
 
@@ -98,7 +99,7 @@ class Pane:
         _check(text, self.nlp)
         began = time.perf_counter()
         with changed(self.component.pipe, **self._settings(threshold, overlap)):
-            doc = self.nlp(text)
+            doc = self.nlp(make_doc(self.nlp, text))
         spans = [plain(*each) for each in scored_spans(doc, self.component.spans_key)]
         if self.component.searchable and self._has_overlap:
             for span, policies in zip(spans, _policies(spans, list(self.component.pipe.labels))):

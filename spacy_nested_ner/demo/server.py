@@ -78,6 +78,8 @@ def make_app(panes: Sequence[Pane], host: str) -> Starlette:
                 found = await run_in_threadpool(partial(pane.find, **wanted))
             except Unreadable as err:
                 raise HTTPException(422, str(err)) from err
+            except asyncio.CancelledError:  # Ctrl-C, and nothing can stop the thread
+                return Response(status_code=503)
             except Exception as err:  # whatever a pipeline raises: the page says so and lives on
                 LOGGER.exception("%s cannot read a text", pane.title)
                 raise HTTPException(500, f"{type(err).__name__}: {err}") from err

@@ -1,7 +1,6 @@
 """Word vectors of a tok2vec as one tensor, and the way back."""
 
 import contextlib
-import os
 import threading
 from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
@@ -13,6 +12,7 @@ from thinc.util import is_cupy_array, torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.encoders.protocol import Tok2VecModel
+from spacy_nested_ner.forks import in_forked_processes
 
 
 class EncodedWords(NamedTuple):
@@ -94,9 +94,7 @@ def _new_turn() -> None:
     _turn = threading.RLock()
 
 
-# A process that is forked while a thread has its turn would wait for it for ever.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_turn)
+in_forked_processes(_new_turn)
 
 
 def to_torch(array: Any, requires_grad: bool) -> Tensor:

@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from spacy_nested_ner.forks import in_forked_processes
+
 # Multiplications of a product below which it costs less than the choice of a library.
 FEW = 2**22
 # Steps of the number of rows in each octave, so that shapes repeat.
@@ -34,6 +36,12 @@ class ByOneDNN:
     def __init__(self) -> None:
         self.lock, self.inside, self.before = threading.Lock(), 0, "none"
 
+    def renew(self) -> None:
+        """Leave for those who came in, which are threads of the process that forked this one."""
+        if self.inside:
+            _setting().fp32_precision = self.before
+        self.lock, self.inside = threading.Lock(), 0
+
     def __enter__(self) -> None:
         with self.lock:
             if not self.inside:
@@ -49,6 +57,7 @@ class ByOneDNN:
 
 
 by_one_dnn = ByOneDNN()
+in_forked_processes(by_one_dnn.renew)
 
 
 def _setting() -> Any:

@@ -190,8 +190,11 @@ class Annotator:
     def _rows(self, nlp: Language, texts: List[str]) -> List[Row]:
         """Texts that fail together are tried again in halves, so that each error gets into the row
         of its own text."""
+        from spacy_nested_ner.pipeline.tokens import make_doc
+
         try:
-            docs = list(nlp.pipe(texts, batch_size=self.batch_size))
+            made = (make_doc(nlp, text) for text in texts)
+            docs = list(nlp.pipe(made, batch_size=self.batch_size))
             if len(docs) != len(texts):
                 raise ValueError("a component of the pipeline drops the doc")
             return [row_of(doc, self.spans_key, self.details) for doc in docs]

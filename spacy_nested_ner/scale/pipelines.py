@@ -20,6 +20,8 @@ from typing import (
     Union,
 )
 
+from spacy_nested_ner.forks import in_forked_processes
+
 if TYPE_CHECKING:
     from spacy.language import Language
 
@@ -35,6 +37,16 @@ TRIMMED_CHARACTERS = 500_000
 
 _loaded: Dict[Tuple[str, str, int], LoadedPipeline] = {}
 _loading = threading.Lock()
+
+
+def _new_locks() -> None:
+    global _loading
+    _loading = threading.Lock()
+    for pipeline in _loaded.values():
+        pipeline.renew_lock()
+
+
+in_forked_processes(_new_locks)
 
 
 def locate(model: Union[str, os.PathLike]) -> str:
@@ -150,9 +162,13 @@ class LoadedPipeline:
     def __init__(self, nlp: Language, keys: Optional[List[str]] = None) -> None:
         self.nlp = nlp
         self.keys = keys
-        self._lock = threading.Lock()
         self._learned = 0
         self._untrimmed = 0
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Let nobody be using it."""
+        self._lock = threading.Lock()
 
     @property
     def max_length(self) -> int:

@@ -9,7 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-from urllib.request import urlopen
+import threading
+import time
+from contextlib import suppress
+from urllib.request import Request, urlopen
 
 import pytest
 import spacy
@@ -61,6 +64,7 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
         command,
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         preexec_fn=heed_interrupts,
     ) as process:
@@ -72,9 +76,22 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
             panes = json.load(answer)["panes"]
         assert "en_nested_tiny" in [pane["pipeline"] for pane in panes]
         assert "en_plain" not in [pane["pipeline"] for pane in panes]
+        # A text that takes long does not hold the server up.
+        asked = threading.Thread(target=ask, args=[lines[-1].strip()])
+        asked.start()
+        time.sleep(2)
         process.send_signal(signal.SIGINT)
         assert "The server has ended." in process.stdout.read()
+        assert "Traceback" not in process.stderr.read()
+        asked.join()
     assert process.returncode == 0
+
+
+def ask(url):
+    """For the entities of a long text, whatever becomes of it."""
+    body = json.dumps({"pane": 0, "text": "The IL-2 gene promoter in T cells. " * 25_000})
+    with suppress(OSError):
+        urlopen(Request(f"{url}annotate", body.encode(), {"Content-Type": "application/json"}))
 
 
 def test_pipelines_are_called_by_the_ends_of_their_paths():

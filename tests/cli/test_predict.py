@@ -215,6 +215,16 @@ def test_an_empty_standard_input(model):
     assert "The standard input holds no texts" in said(predict(model, stdin=b"", code=1))
 
 
+@pytest.mark.parametrize("closed, says", [("1", "--output"), ("0", "Give a text or a file")])
+def test_a_standard_stream_that_is_closed(model, closed, says):
+    command = [sys.executable, "-m", "spacy", "nested-ner", "predict", str(model)]
+    command += ["IL-2 gene"] if closed == "1" else []
+    shell = f"{shlex.join(command)} {closed}>&-"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "Cannot predict." in done.stderr and says in done.stderr
+
+
 def test_a_parquet_file_without_pyarrow(model, tmp_path, monkeypatch):
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "in.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_nested_ner.pipeline.scorer import solid_offsets
+from spacy_nested_ner.pipeline.tokens import make_doc
 
 EXAMPLES = 3
 
@@ -33,7 +34,7 @@ def raw_text(reference: Doc) -> Optional[str]:
 def raw_doc(nlp: Language, reference: Doc) -> Doc:
     """What the tokenizer makes of the text; where it is not known, of the words with blanks."""
     text = raw_text(reference)
-    return nlp.make_doc(" ".join(t.text for t in reference) if text is None else text)
+    return make_doc(nlp, " ".join(t.text for t in reference) if text is None else text)
 
 
 def gold_doc(vocab: Vocab, reference: Doc) -> Doc:

@@ -1,0 +1,56 @@
+"""Locks that a thread holds while another one forks the process."""
+
+import os
+import signal
+from typing import Callable
+
+import pytest
+
+from spacy_nested_ner.layers.quick_products import by_one_dnn
+from spacy_nested_ner.scale import pipelines
+from tests.conftest import make_pipeline
+
+SECONDS = 30
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="no forks on this system"),
+    pytest.mark.no_gpu("CUDA cannot be used in a forked process"),
+]
+
+
+def works_in_a_fork(work: Callable[[], object]) -> bool:
+    """Whether this process, forked now, gets through."""
+    child = os.fork()
+    if not child:
+        signal.alarm(SECONDS)  # which ends it where it waits
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_pipeline_that_is_in_use(tmp_path):
+    nlp = make_pipeline("piqn_ner")
+    nlp.to_disk(tmp_path)
+    model = str(tmp_path)
+    digest = pipelines.hash_of(model)
+
+    def use() -> None:
+        with pipelines.load(model, digest).zone(["IL-2"]) as nlp:
+            nlp("IL-2")
+
+    with pipelines.load(model, digest).zone(["IL-2"]):
+        assert works_in_a_fork(use)
+    use()
+
+
+def test_products_by_one_dnn():
+    def use() -> None:
+        assert not by_one_dnn.inside
+        assert by_one_dnn.lock.acquire(timeout=1)
+
+    with by_one_dnn.lock:
+        assert works_in_a_fork(use)
+    use()
+    by_one_dnn.lock.release()
