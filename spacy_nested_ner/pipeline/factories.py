@@ -14,6 +14,9 @@ from spacy_nested_ner.settings import defaults_of, described, parameters
 from spacy_nested_ner.systems import TABLE, all_systems, get_system
 from spacy_nested_ner.systems.base import System
 
+# What a package of a pipeline needs that has a pretrained encoder: `spacy package` cannot know, and
+# adds no versions to what is named already.
+WITH_TRANSFORMERS = f"{__title__}[transformers]{get_minor_version_range(__version__)}"
 SCORER = {"@scorers": "spacy_nested_ner.nested_scorer.v1"}
 SCORE_WEIGHTS: Dict[str, Optional[float]] = {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 # `doc.ents` where `set_ents` asks for it: spaCy knows one list for all components of a factory.
@@ -46,7 +49,9 @@ def make_factory(system: System) -> Callable[..., Any]:
 
         check_model(name, system, model)
         if needs_transformers(model):
-            require_transformers(nlp)
+            required = nlp.meta.setdefault("requirements", [])
+            if WITH_TRANSFORMERS not in required:
+                required.append(WITH_TRANSFORMERS)
         return NestedNER(nlp.vocab, model, name, scorer=scorer, **settings)
 
     own = [p for p in inspect.signature(make).parameters.values() if p.name != "settings"]
@@ -70,15 +75,6 @@ def make_factory(system: System) -> Callable[..., Any]:
         default_score_weights=SCORE_WEIGHTS,
         func=make,
     )
-
-
-def require_transformers(nlp: Language) -> None:
-    """Note what a package of a pipeline needs that has a pretrained encoder, with the versions that
-    `spacy package` would take: it adds nothing to what is noted already."""
-    noted = nlp.meta.get("requirements", [])
-    kept = [line for line in noted if not line.startswith(f"{__title__}[")]
-    own = f"{__title__}[transformers]{get_minor_version_range(__version__)}"
-    nlp.meta["requirements"] = [*kept, own]
 
 
 def check_model(name: str, system: System, model: Model) -> None:
