@@ -5,6 +5,7 @@
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, List
 
 import typer
@@ -57,7 +58,8 @@ def demo_cli(
                 make_server(app).run(sockets=[listening])
             except KeyboardInterrupt:
                 msg.text("The server has ended.")
-                sys.stdout.flush()
+                with suppress(AttributeError, OSError):  # nobody reads it
+                    sys.stdout.flush()
                 os._exit(0)  # no matter how long a text is still being read
 
 

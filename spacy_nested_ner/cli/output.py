@@ -49,7 +49,7 @@ def _escaping(stream: Any) -> Iterator[None]:
                 stream.reconfigure(errors=errors)
 
 
-_TORCH_LACKS_MEMORY = re.compile("can't allocate memory|out of memory")
+_TORCH_LACKS_MEMORY = re.compile("can(?:'t|not) allocate memory|(?:not enough|out of) memory", re.I)
 
 
 @contextmanager

@@ -71,18 +71,18 @@ def make_app(panes: Sequence[Pane], host: str) -> Starlette:
     async def annotate(request: Request) -> Response:
         number, wanted = _wanted(await _json(request), len(panes))
         pane = panes[number]
-        async with locks[id(pane.nlp)]:
-            if await request.is_disconnected():  # the reader has asked for something else
-                return Response(status_code=204)
-            try:
+        try:
+            async with locks[id(pane.nlp)]:
+                if await request.is_disconnected():  # the reader has asked for something else
+                    return Response(status_code=204)
                 found = await run_in_threadpool(partial(pane.find, **wanted))
-            except Unreadable as err:
-                raise HTTPException(422, str(err)) from err
-            except asyncio.CancelledError:  # Ctrl-C, and nothing can stop the thread
-                return Response(status_code=503)
-            except Exception as err:  # whatever a pipeline raises: the page says so and lives on
-                LOGGER.exception("%s cannot read a text", pane.title)
-                raise HTTPException(500, f"{type(err).__name__}: {err}") from err
+        except asyncio.CancelledError:  # Ctrl-C, while this text or one before it is being read
+            return Response(status_code=503)
+        except Unreadable as err:
+            raise HTTPException(422, str(err)) from err
+        except Exception as err:  # whatever a pipeline raises: the page says so and lives on
+            LOGGER.exception("%s cannot read a text", pane.title)
+            raise HTTPException(500, f"{type(err).__name__}: {err}") from err
         return JSONResponse(found)
 
     return Starlette(

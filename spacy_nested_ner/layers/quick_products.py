@@ -44,16 +44,16 @@ class ByOneDNN:
 
     def __enter__(self) -> None:
         with self.lock:
-            if not self.inside:
+            self.inside += 1  # before the setting is another: see `renew`
+            if self.inside == 1:
                 self.before = _setting().fp32_precision
                 _setting().fp32_precision = "bf16"
-            self.inside += 1
 
     def __exit__(self, *error: Any) -> None:
         with self.lock:
-            self.inside -= 1
-            if not self.inside:
+            if self.inside == 1:
                 _setting().fp32_precision = self.before
+            self.inside -= 1
 
 
 by_one_dnn = ByOneDNN()

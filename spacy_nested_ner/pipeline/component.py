@@ -1,7 +1,6 @@
 """The trainable pipe that all systems share."""
 
 import math
-import os
 from functools import partial
 from itertools import islice
 from numbers import Integral
@@ -25,6 +24,7 @@ from spacy_nested_ner.encoders.protocol import (
     reads_words_alone,
 )
 from spacy_nested_ner.encoders.shim import CANNOT_LEARN
+from spacy_nested_ner.forks import in_forked_processes
 from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.model.types import (
     NO_SPANS,
@@ -518,5 +518,4 @@ def _single_thread() -> None:
 
 # A forked process (nlp.pipe with n_process > 1) inherits torch's thread pool without its threads
 # and would wait for them for ever. With one thread the pool is not used.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_single_thread)
+in_forked_processes(_single_thread)

@@ -562,7 +562,19 @@ def test_data_of_a_killed_conversion_is_completed_before_it_is_read(trained, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["train.spacy"]
 
 
-@pytest.mark.parametrize("make", [lambda: torch.empty(10**15), lambda: np.empty(10**15)])
+def fail(error):
+    raise error
+
+
+LACKING = {
+    "torch": lambda: torch.empty(10**15),
+    "numpy": lambda: np.empty(10**15),
+    "a file": lambda: fail(RuntimeError("unable to mmap: Cannot allocate memory (12)")),
+    "a GPU": lambda: fail(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")),
+}
+
+
+@pytest.mark.parametrize("make", LACKING.values(), ids=LACKING.keys())
 def test_too_little_memory_is_said(trained, monkeypatch, make):
     monkeypatch.setattr("spacy_nested_ner.cli.evaluate.read_gold", lambda *_: make())
     output = run("evaluate", trained / "model-best", trained / "gold.spacy", code=1)

@@ -77,13 +77,15 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
         assert "en_nested_tiny" in [pane["pipeline"] for pane in panes]
         assert "en_plain" not in [pane["pipeline"] for pane in panes]
         # A text that takes long does not hold the server up.
-        asked = threading.Thread(target=ask, args=[lines[-1].strip()])
-        asked.start()
+        asked = [threading.Thread(target=ask, args=[lines[-1].strip()]) for _ in range(2)]
+        for each in asked:
+            each.start()
         time.sleep(2)
         process.send_signal(signal.SIGINT)
         assert "The server has ended." in process.stdout.read()
         assert "Traceback" not in process.stderr.read()
-        asked.join()
+        for each in asked:
+            each.join()
     assert process.returncode == 0
 
 

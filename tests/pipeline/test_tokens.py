@@ -5,13 +5,24 @@ import spacy
 
 from spacy_nested_ner.pipeline.tokens import LONGEST_WORD, MOST_MARKS, make_doc
 
-ORDINARY = ["", "IL-2 genes (human).", " a\n\nb ", "-" * MOST_MARKS, "x" * LONGEST_WORD, "(" * 30]
+ORDINARY = [
+    "",
+    "IL-2 genes (human).",
+    " a\n\nb ",
+    "-" * MOST_MARKS,
+    "a/b." * 200,
+    "x" * LONGEST_WORD,
+    "(" * 30,
+]
 ENDLESS = {
     "brackets": "(" * 3000,
     "quotes": "a " + "'" * 3000 + " b",
     "both": "('" * 2000 + "word" + "')" * 2000,
     "letters": "x" * 5000,
     "dashes": "-" * 150,
+    "underscores": "_" * 3000,
+    "mixed": "(._" * 1000,
+    "possessives": "'s(" * 1000,
 }
 
 
@@ -35,8 +46,17 @@ def test_ordinary_texts_are_read_as_by_spacy(nlp, text):
 def test_endless_words_are_cut(nlp, text):
     doc = make_doc(nlp, text)
     assert doc.text == text == "".join(nlp.read)
-    longest = LONGEST_WORD if text.isalpha() else MOST_MARKS + len("word")
-    assert max(map(len, nlp.read)) <= longest
+    assert len(nlp.read) > 1 and max(map(len, nlp.read)) <= LONGEST_WORD
+    marks = [[c for c in piece if not c.isalnum() and c not in " ."] for piece in nlp.read]
+    assert max(map(len, marks)) <= 2 * MOST_MARKS
+
+
+def test_the_rest_of_the_text_keeps_its_spaces_and_norms(nlp):
+    text = "I  don't \n" + "(" * 150 + " gonna go."
+    doc, expected = make_doc(nlp, text), spacy.blank("en")(text)
+    assert doc.text == text and not doc.has_annotation("SENT_START")
+    assert [(t.text, t.norm_) for t in doc] == [(t.text, t.norm_) for t in expected]
+    assert "not" in [t.norm_ for t in doc]
 
 
 def test_other_tokenizers_read_the_whole_text(nlp):

@@ -1,4 +1,4 @@
-"""The thresholds of a pipeline's components beside the best ones on a data set."""
+"""Components that score spans, and their thresholds beside the best ones on a data set."""
 
 from __future__ import annotations
 
