@@ -49,6 +49,8 @@ def training_seconds(
     with Stopwatch() as watch:
         for batch in minibatch(docs, batch_size):
             nlp.update([Example(bare(nlp, doc), doc) for doc in batch], sgd=optimizer)
+            if optimizer:
+                optimizer.step_schedules()
     return watch.used
 
 

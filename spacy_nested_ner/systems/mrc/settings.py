@@ -37,7 +37,7 @@ class MRCSettings(ModelSettings):
     boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper,
         over a batch.
     batch_words: padded words (pieces with a PairEncoder) of questions and sentences that are read
-        at once, on a GPU eight times as many: for memory and speed, it changes no span.
+        at once, on a GPU 16 times as many: for memory and speed, it changes no span.
     """
 
     questions: Dict[str, str] = setting({}, source="section 3.1")
