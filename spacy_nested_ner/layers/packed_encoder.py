@@ -111,16 +111,24 @@ def _joint_projection(own: Any, states: Tensor) -> Tensor:
     return F.linear(states, weight, bias)
 
 
-def read_rows(encoder: Any, ids: Tensor, real: Tensor, types: Optional[Tensor] = None) -> Tensor:
+def read_rows(
+    encoder: Any,
+    ids: Tensor,
+    real: Tensor,
+    types: Optional[Tensor] = None,
+    n_layers: Optional[int] = None,
+) -> Tensor:
     """States of the last layer of Hugging Face's encoder, `(batch, pieces, h)`, zeros at padding:
     what the encoder itself gives without gradients. Its linear layers and LayerNorms see no
     padding, which takes less time on a CPU.
 
     ids, types: `(batch, pieces)` long; real: bool, False for padding, which comes last in a row.
+    n_layers: so many of the lower layers alone; None for all.
     """
     states: Tensor = encoder.embeddings(input_ids=ids, token_type_ids=types)
     places = real.flatten().nonzero().squeeze(1)
-    states, layers = F.embedding(places, states.flatten(0, 1)), encoder.encoder.layer
+    states = F.embedding(places, states.flatten(0, 1))
+    layers = list(encoder.encoder.layer)[:n_layers]
     int8 = isinstance(layers[0].attention.self, Int8SelfAttention)
     runs = runs_of(real) if int8 else []
     for layer in layers:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spacy_nested_ner.layers.attention import attend, behind_attention, split_heads
 from spacy_nested_ner.layers.checkpointing import Again, run_again
+from spacy_nested_ner.layers.packed_encoder import read_rows
 
 
 class Projected(NamedTuple):
@@ -48,6 +49,8 @@ class SplitEncoder:
         ids, types: `(batch, pieces)` long. mask: `(batch, pieces)` bool, True for real pieces.
         Returns `(batch, pieces, h)` states.
         """
+        if not (ids.is_cuda or torch.is_grad_enabled()):
+            return read_rows(self.encoder, ids, mask, types, len(self.lower))
         places = torch.arange(ids.shape[1], device=ids.device) + self.first_position
         states: Tensor = self.encoder.embeddings(
             input_ids=ids, token_type_ids=types, position_ids=places.expand_as(ids)

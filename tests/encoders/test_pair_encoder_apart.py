@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from thinc.api import Adam, set_dropout_rate
 
 from spacy_nested_ner.encoders.pair_encoder import build_pair_encoder, pair_shim
-from spacy_nested_ner.encoders.piece_windows import cut_long
+from spacy_nested_ner.encoders.piece_windows import Window, cut_long
 from spacy_nested_ner.encoders.protocol import PairInput
 from spacy_nested_ner.model.pairs import all_pairs
 from tests.conftest import slack
@@ -76,6 +76,20 @@ def test_the_top_layers_read_both(deep, joint) -> None:
         pieces = joined_by_hand(shim, shim.question(QUESTIONS[question]), ids, joint)
         expected = np.concatenate([pieces[offsets[:-1]], pieces[offsets[1:] - 1]], axis=1)
         np.testing.assert_allclose(words[i][mask[i]], expected, atol=1e-5)
+
+
+def test_a_gpu_reads_padding_and_the_same(deep) -> None:
+    """So does a CPU where gradients are wanted."""
+    shim = pair_shim(make_model(deep, 1))
+    split = shim.split(checkpointing=False)
+    words = [np.arange(7, 7 + n) for n in (9, 2, 5)]
+    windows = [Window(ids, 0, np.ones(len(ids), dtype=np.int64)) for ids in words]
+    ids, mask, _ = (tensor.to(shim.device) for tensor in shim.pad_windows(windows))
+    read = []
+    for wanted in (False, True):
+        with torch.set_grad_enabled(wanted):
+            read.append(split.read(ids, torch.zeros_like(ids), mask).detach()[mask])
+    torch.testing.assert_close(*read)
 
 
 def test_as_many_joint_layers_as_there_are_is_all_of_them(deep) -> None:
