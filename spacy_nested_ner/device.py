@@ -5,7 +5,23 @@ from typing import Iterator, Union
 
 import numpy as np
 import torch
+from thinc.api import get_torch_default_device
 from torch import Tensor
+
+
+def device_in_use() -> torch.device:
+    """The device that Thinc has torch use.
+
+    Raises ValueError for Apple's GPU (MPS), which lacks double precision and other things that
+    heads and encoders need.
+    """
+    device: torch.device = get_torch_default_device()
+    if device.type == "mps":
+        raise ValueError(
+            "spacy_nested_ner does not run on Apple's GPU (MPS). Use the CPU: leave out --gpu-id, "
+            "or call spacy.require_cpu() before a pipeline is loaded or trained."
+        )
+    return device
 
 
 def on_device(values: Union[np.ndarray, Tensor], device: Union[torch.device, str]) -> Tensor:

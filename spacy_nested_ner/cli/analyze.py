@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+import re
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Sequence
@@ -145,7 +146,7 @@ def draw(
         made = _of_components(nlp, read_examples(nlp, data_path), chosen, vary or {})
         if not made:
             msg.info(f"{name}: no component has figures of its own, F1 by length is all there is.")
-        figures.update({f"{name}-{what}".replace("/", "-"): made[what] for what in made})
+        figures.update({re.sub(r"[/\\:]", "-", f"{name}-{what}"): made[what] for what in made})
         unused -= {option for _, system in nested_pipes(nlp).values() for option in system.varied}
     for option in sorted(unused):
         msg.warn(f"--vary {option}: no component of these pipelines has a figure that varies it.")

@@ -63,6 +63,7 @@ class Plan:
         """As their results tell it, with a digest of the files that it names."""
         encoder = Path(self.encoder)
         own = sorted(encoder.iterdir()) if encoder.is_dir() else []
+        own = [path for path in own if not path.name.startswith(".")]  # what a file manager adds
         contents = [part for path in (self.train, self.dev, self.test) for part in _contents(path)]
         contents += [path.read_bytes() for path in own if path.is_file()]
         paths = {"train": str(self.train), "dev": str(self.dev), "test": str(self.test)}

@@ -80,5 +80,6 @@ def init_cli(
         msg.warn(warning)
     msg.good("Train with")
     gpu = ["--gpu-id", str(gpu_id)] if gpu_id >= 0 else []
-    command = ["python", "-m", "spacy", "train", str(config_path), "--output", "training", *gpu]
+    config = config_path.as_posix()  # cmd.exe takes no quotes such as a backslash would get
+    command = ["python", "-m", "spacy", "train", config, "--output", "training", *gpu]
     typer.echo(shlex.join(command))

@@ -78,10 +78,16 @@ def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> Lis
 
 
 def use_gpu(gpu_id: int) -> None:
-    """Run pipelines on the GPU of this number and say so, or for -1 on the CPU in silence."""
+    """Run pipelines on the GPU of this number and say so, or for -1 on the CPU in silence.
+
+    Raises ValueError for Apple's GPU.
+    """
     from spacy.cli._util import setup_gpu
 
+    from spacy_nested_ner.device import device_in_use
+
     setup_gpu(gpu_id, silent=gpu_id < 0)
+    device_in_use()
 
 
 def load_pipeline(model: str) -> Language:

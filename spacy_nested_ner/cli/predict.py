@@ -137,7 +137,7 @@ def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
     if stream is None:
         raise ValueError("There is no standard input. Give a text or a file after MODEL.")
     if stream.isatty():
-        typer.echo("Type texts, a line each; Ctrl-D ends.", err=True)
+        typer.echo("Type texts, a line each; Ctrl-D (on Windows Ctrl-Z, Enter) ends.", err=True)
     number = 0
     for number, text in enumerate(text_lines(stream), start=1):
         yield f"line {number}", text

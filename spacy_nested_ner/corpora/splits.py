@@ -64,7 +64,8 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
     check_input(path)
     if path.is_file():
         return [(path, split_of_name(path.name))]
-    named = [(file, split_of_name(file.name)) for file in sorted(path.iterdir())]
+    shown = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    named = [(file, split_of_name(file.name)) for file in shown]
     folders = [file for file, split in named if split and file.is_dir()]
     if folders:
         _logger.warning(

@@ -17,13 +17,13 @@ from thinc.api import (
     Optimizer,
     Shim,
     get_current_ops,
-    get_torch_default_device,
     set_gpu_allocator,
 )
 from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
+from spacy_nested_ner.device import device_in_use
 from spacy_nested_ner.layers.int8 import is_int8
 from spacy_nested_ner.layers.packed_encoder import keep_memory
 from spacy_nested_ner.layers.quick_layers import with_quick_layers
@@ -118,10 +118,10 @@ class TorchShim(Shim):
         return self._model is not None
 
     def set_module(self, module: nn.Module) -> None:
-        """Take a new module, in evaluation mode, to the device in use."""
+        """Take a new module, in evaluation mode, to the device in use, see `device_in_use`."""
         share_gpu_memory()
         module = with_quick_layers(module)
-        self._model = module.float().eval().to(get_torch_default_device())
+        self._model = module.float().eval().to(device_in_use())
         self.renew_id()
 
     def renew_id(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -199,5 +200,6 @@ class LoadedPipeline:
 def _trim() -> None:
     """Give free memory back to the system. The C library of Linux keeps it between what is in use,
     where the next batch, of other lengths, may not fit in: a process would grow without end."""
-    with suppress(OSError, AttributeError):  # other systems do not know it
-        ctypes.CDLL(None).malloc_trim(0)
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library does not know it
+            ctypes.CDLL(None).malloc_trim(0)

@@ -199,6 +199,8 @@ def _interrupts_wait() -> Iterator[None]:
 def _work(job: Job, connection: Connection) -> None:
     """What a worker does until the connection ends."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    if not hasattr(signal, "pthread_sigmask"):  # see `_interrupts_wait`
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         if job.code is not None:
             import_file("python_code", job.code)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import spacy
+import torch
 
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_as_one
+from spacy_nested_ner.cli.pipelines import load_pipeline, read_as_one, use_gpu
 
 
 @pytest.fixture
@@ -101,3 +102,17 @@ def test_a_folder_with_several_splits_is_no_file(tmp_path) -> None:
     (warning,) = read_as_one(tmp_path)
     assert f"{tmp_path} holds train.spacy, dev.spacy" in warning and "Give the file" in warning
     assert read_as_one(tmp_path / "dev.spacy") == read_as_one(tmp_path / "more") == []
+
+
+def test_apples_gpu_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr("spacy.cli._util.setup_gpu", lambda *_, **__: None)
+    use_gpu(0)
+    monkeypatch.setattr(
+        "spacy_nested_ner.device.get_torch_default_device", lambda: torch.device("mps")
+    )
+    with pytest.raises(ValueError, match=r"MPS.*leave out --gpu-id"):
+        use_gpu(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("locate_and_label_ner").add_label("A")
+    with pytest.raises(ValueError, match=r"MPS.*require_cpu"):
+        nlp.initialize()

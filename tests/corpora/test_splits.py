@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_nested_ner.corpora.splits import random_split, split_of_name
+from spacy_nested_ner.corpora.splits import files_below, named_files, random_split, split_of_name
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,13 @@ def test_everything_in_one_split(fractions):
 def test_wrong_fractions(fractions):
     with pytest.raises(ValueError, match="three numbers of at least 0 with sum 1"):
         random_split([], fractions)
+
+
+def test_what_macos_adds_to_an_archive_is_not_read(tmp_path):
+    names = ["train.ann", "._train.ann", "__MACOSX/._train.ann", ".git/test.ann", "dev.ann"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    train, dev = tmp_path / "train.ann", tmp_path / "dev.ann"
+    assert named_files(tmp_path) == [(train, "train"), (dev, "dev")]
+    assert [file for file, _ in files_below(tmp_path, ".ann")] == [dev, train]

@@ -129,5 +129,6 @@ def _problem(fragments: Sequence[Tuple[int, ...]], covered: Optional[str], text:
     shown = [(start, start + 200) for start, _ in fragments[:1]] if long else fragments
     found = " ".join(text[start:end] for start, end in shown)
     if long or found.split() != covered.split():
-        return f"the annotation says {covered!r}, but the .txt has {found!r} there."
+        changed = " Were its line ends changed?" if "\r\n" in text else ""
+        return f"the annotation says {covered!r}, but the .txt has {found!r} there.{changed}"
     return ""

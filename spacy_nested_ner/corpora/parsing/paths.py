@@ -24,20 +24,21 @@ def check_input(path: Path) -> None:
 
 def walk(folder: Path) -> List[Path]:
     """All that lies below a folder at any depth and is no folder, sorted. Links to folders are
-    followed.
+    followed. What has a name that begins with a dot, as macOS adds to archives, is left out.
 
     Raises CorpusError if a folder is reached twice, as links can do without an end. Raises OSError
     if one cannot be read.
     """
     found: List[Path] = []
     seen: Set[Tuple[int, int]] = set()
-    for root, _, names in os.walk(folder, onerror=_raise, followlinks=True):
+    for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         facts = os.stat(root)
         if (facts.st_dev, facts.st_ino) in seen:
             problem = "a link leads to this folder, which is read already. Remove the link."
             raise CorpusError(problem, root)
         seen.add((facts.st_dev, facts.st_ino))
-        found += [Path(root, name) for name in names]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(root, name) for name in names if not name.startswith(".")]
     return sorted(found)
 
 

@@ -88,6 +88,13 @@ def test_malformed_annotations_can_be_skipped(tmp_path, line, problem):
     assert entities(record) == [("Paris", "GPE")] and problems.count == 1
 
 
+def test_line_ends_that_a_tool_has_changed_are_thought_of(tmp_path):
+    folder = brat(tmp_path, "T1\tGPE 14 19\tParis")
+    (folder / "doc.txt").write_bytes(TEXT.replace("\n", "\r\n").encode())
+    with pytest.raises(CorpusError, match=r"has '\\nPari' there\. Were its line ends changed\?"):
+        list(get_reader("brat")(folder, ReadOptions()))
+
+
 def test_brat_folders_and_lone_files(tmp_path, caplog):
     for split in ("train", "dev"):
         (tmp_path / split).mkdir()
