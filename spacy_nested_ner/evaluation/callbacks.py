@@ -13,7 +13,19 @@ import warnings
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Optional,
+    Set,
+    Tuple,
+    Union,
+)
 
 import srsly
 from spacy.language import Language
@@ -147,6 +159,7 @@ def make_console_logger(
         log_row, end_table = make_table(nlp, stdout, stderr)
         scores: List[Tuple[float, int]] = []
         thresholds: Dict[int, Dict[str, Any]] = {}
+        given: Set[str] = set()
         steps = 0
         saved_to = ""
 
@@ -157,6 +170,7 @@ def make_console_logger(
                 saved_to = info.get("output_path", "")
                 scores.append((info["score"], info["step"]))
                 thresholds[info["step"]] = nlp.meta.get("thresholds", {})
+                given.update(info["other_scores"])
             log_row(info)
 
         def finalize() -> None:
@@ -174,7 +188,7 @@ def make_console_logger(
                 print(_how_to_go_on(nlp, saved_to), file=stdout)
             elif scores:
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
-                for problem in _problems(nlp, scores, steps - 1, gain):
+                for problem in _problems(nlp, scores, given, steps - 1, gain):
                     print(msg.warn(problem), file=stdout)
 
         return log_step, finalize
@@ -191,13 +205,32 @@ def _how_to_go_on(nlp: Language, saved_to: str) -> str:
     return f"To go on from {saved_to}, train again with another --output and\n{again}"
 
 
+def _not_given(nlp: Language, given: Set[str]) -> List[str]:
+    """What to say of scores that the training goes by and that no component gives."""
+    weights = nlp.config["training"]["score_weights"]
+    missing = [key for key, weight in weights.items() if weight and key not in given]
+    if not missing:
+        return []
+    return [
+        f"No component gives {', '.join(missing)}, which [training.score_weights] names: that "
+        "counts as 0. Leave out the [components.NAME.scorer] of another factory (nested_f), set "
+        "set_ents (ents_f), or name other scores."
+    ]
+
+
 def _problems(
-    nlp: Language, scores: List[Tuple[float, int]], last_step: int, fitted: float
+    nlp: Language,
+    scores: List[Tuple[float, int]],
+    given: Set[str],
+    last_step: int,
+    fitted: float,
 ) -> List[str]:
-    """What is wrong with a training, each with the remedy. scores: with their steps. fitted: F at
-    the best threshold."""
-    found = []
+    """What is wrong with a training, each with the remedy. scores: with their steps. given: names
+    of scores that components give. fitted: F at the best threshold."""
+    found = _not_given(nlp, given)
     best, best_step = max(scores)
+    if found and not best:
+        return found
     training = nlp.config.interpolate()["training"]
     by_time = training["batcher"]["@batchers"] == UNTIL_TIME_IS_UP
     length = "--training.batcher.minutes" if by_time else "--training.max_steps"

@@ -225,7 +225,11 @@ class NestedNER(SavedPipe):
         """Raise ValueError for a pipe without weights, and for what was set by hand since."""
         if not head_shim(self.model).is_built:
             raise ValueError(
-                self._says("it has no weights yet. Call nlp.initialize, or load a trained pipeline")
+                self._says(
+                    "it has no weights yet. Call nlp.initialize, or load a trained pipeline. "
+                    "Trained components beside it would begin anew: there, call "
+                    f"nlp.get_pipe('{self.name}').initialize(lambda: examples, nlp=nlp)"
+                )
             )
         self._check_labels()
         words = self.model.attrs["batch_words"]
@@ -320,7 +324,7 @@ class NestedNER(SavedPipe):
             labels_per_span=settings.labels_per_span,
         )
         for doc, of_doc in zip(docs, spans_per_doc(spans, len(docs))):
-            self._report_replaced(doc)
+            self._report_replaced(doc, settings.set_ents is not None)
             attrs = {"scores": of_doc.score.astype(np.float32), WRITTEN_BY: self.name}
             doc.spans[self.key] = SpanGroup(
                 doc, name=self.key, attrs=attrs, spans=self._spans(doc, of_doc)
@@ -332,18 +336,26 @@ class NestedNER(SavedPipe):
         columns = (spans.start.tolist(), spans.end.tolist(), spans.label.tolist())
         return [Span(doc, s, e, label=self.cfg["labels"][label]) for s, e, label in zip(*columns)]
 
-    def _report_replaced(self, doc: Doc) -> None:
-        """Warn of spans under the same key that are not of this component."""
+    def _report_replaced(self, doc: Doc, sets_ents: bool) -> None:
+        """Warn of spans under the same key, and of `doc.ents` where they are set, that are not of
+        this component."""
         group = doc.spans.get(self.key)
         writer = None if group is None else group.attrs.get(WRITTEN_BY)
-        if writer == self.name or (writer is None and not group):
+        if writer == self.name:
             return
-        whose = "that were there before" if writer is None else f"of a component '{writer}'"
-        self._warn_once(
-            "replaced",
-            f"it replaces spans {whose} under spans_key '{self.key}'. If another component has set "
-            "them, not the docs brought them along, give each a spans_key of its own",
-        )
+        if writer is not None or group:
+            whose = "that were there before" if writer is None else f"of a component '{writer}'"
+            self._warn_once(
+                "replaced",
+                f"it replaces spans {whose} under spans_key '{self.key}'. If another component has "
+                "set them, not the docs brought them along, give each a spans_key of its own",
+            )
+        if sets_ents and doc.ents:
+            self._warn_once(
+                "ents",
+                "it replaces the doc.ents that were there before, as set_ents says. To keep them, "
+                "put what sets them after it, as an entity_ruler, or set set_ents to null",
+            )
 
     def pipe(
         self, stream: Iterable[Doc], *, batch_size: int = 128, **options: Any

@@ -84,7 +84,10 @@ def check_model(name: str, system: System, model: Model) -> None:
         return
     problem = f"factory '{system.factory}' takes the model {system.registered}"
     if found not in TABLE:
-        raise ValueError(f"Component '{name}': {problem}, got the model '{model.name}'.")
+        raise ValueError(
+            f"Component '{name}': {problem}, got the model '{model.name}'. Of another factory's "
+            f"[components.{name}.model] keep the tok2vec alone, and leave out its scorer."
+        )
     other = get_system(found)
     raise ValueError(
         f"Component '{name}': {problem}, got {other.registered}. Take factory '{other.factory}' or "

@@ -48,23 +48,28 @@ class GoldKeys(NamedTuple):
     """What the references of some examples hold.
 
     labels: under one key of `doc.spans`, in the order of their appearance. docs: how many have
-    spans, by key. total: how many hold words.
+    spans, by key. total: how many hold words. ents: whether any has `doc.ents`.
     """
 
     labels: List[str]
     docs: Dict[str, int]
     total: int
+    ents: bool
 
     def problem(self, spans_key: str) -> str:
         """Why there is nothing to learn under a key, and what to do about it."""
         if spans_key in self.docs:
             return f"the training docs have no entity under spans_key '{spans_key}'"
+        copied = f"set doc.spans['{spans_key}'] = list(doc.{{}}) in the data"
+        if not self.docs and self.ents:
+            return f"no training doc has spans, but there is doc.ents: {copied.format('ents')}"
         if not self.docs:
             return f"no training doc has spans. {DROPPED}"
         have = ", ".join(f"'{key}'" for key in sorted(self.docs))
         return (
             f"no training doc has spans under spans_key '{spans_key}'; the docs have {have}. Set "
-            "spans_key to the key of your annotation"
+            "spans_key to the key of your annotation. Where another component writes to that key, "
+            f"{copied.format('spans[...]')} instead"
         )
 
     def without_key(self, spans_key: str) -> str:
@@ -84,15 +89,16 @@ def gold_keys(examples: Iterable[Example], spans_key: str) -> GoldKeys:
     """Read the labels under a key, and which keys there are."""
     labels: Dict[str, None] = {}
     docs: Dict[str, int] = {}
-    total = 0
+    total, ents = 0, False
     for example in examples:
         spans = example.reference.spans
+        ents = ents or bool(example.reference.ents)
         total += bool(len(example.reference) or spans)
         for key, group in spans.items():
             docs[key] = docs.get(key, 0) + 1
             if key == spans_key:
                 labels.update(dict.fromkeys(span.label_ for span in group if span.label))
-    return GoldKeys(list(labels), docs, total)
+    return GoldKeys(list(labels), docs, total, ents)
 
 
 def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
@@ -110,7 +116,8 @@ def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
     return (
         f"no doc of a batch has doc.spans['{spans_key}'], but there is {' and '.join(places)}. "
         "They are learned from as texts without entities. Put the entities under that key, or set "
-        "spans_key to the key of your annotation"
+        "spans_key to the key of your annotation (of a component taken by source in "
+        "nlp.get_pipe(name).cfg before its pipeline is saved: a config cannot change it)"
     )
 
 

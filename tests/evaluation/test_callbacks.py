@@ -181,6 +181,18 @@ def test_a_lower_threshold_finds_what_training_did_not() -> None:
     assert "nested-ner inspect" not in printed
 
 
+def test_a_score_that_no_component_gives() -> None:
+    """As with the scorer of another factory, which a config keeps where the factory is changed."""
+    nlp = make_pipeline("piqn_ner")
+    nlp.get_pipe("ner").cfg["set_ents"] = None
+    nlp.config["training"]["score_weights"] = {"nested_f": 0.5, "ents_f": 0.5, "tag_acc": 0}
+    printed = run_logger(nlp, [0.2, 0.3])
+    assert "No component gives ents_f, which" in printed and printed.count("⚠") == 1
+    nlp.config["training"]["score_weights"] = {"spans_sc_f": 1.0}
+    printed = run_logger(nlp, [0.0, 0.0])
+    assert "No component gives spans_sc_f" in printed and "Train longer" not in printed
+
+
 def test_no_colours_where_no_terminal_is() -> None:
     assert "\x1b" not in run_logger(make_pipeline("piqn_ner"), [0.3, 0.2])
 

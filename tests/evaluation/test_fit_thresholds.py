@@ -10,6 +10,7 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, SpanGroup
+from spacy.training import Example
 from spacy.util import filter_spans
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
@@ -151,6 +152,8 @@ def test_nothing_to_choose_by() -> None:
     nlp = make_pipeline("locate_and_label_ner")
     fits, reasons = fit_thresholds(nlp, make_examples(nlp, "other"))
     assert not fits and "no entity under its key 'sc'" in reasons["ner"]
+    flat = Example.from_dict(nlp.make_doc("the US"), {"entities": [(4, 6, "GPE")]})
+    assert "key 'sc'. Set doc.spans['sc'] = list(doc.ents)" in fit_thresholds(nlp, [flat])[1]["ner"]
     fits, reasons = fit_thresholds(nlp, [make_example(nlp, "no such", [(0, 2, "FOREIGN")])])
     assert not fits and "no right entity" in reasons["ner"]
 

@@ -314,6 +314,16 @@ def test_gold_under_another_key_is_an_error_that_names_the_keys() -> None:
         make_pipeline(examples=lambda nlp: make_examples(nlp, spans_key="mine"))
 
 
+def test_gold_in_ents_alone_is_named_with_the_remedy() -> None:
+    def flat(nlp):
+        return [Example.from_dict(nlp.make_doc("the US court"), {"entities": [(4, 6, "GPE")]})]
+
+    with pytest.raises(
+        ValueError, match=r"there is doc\.ents: set doc\.spans\['sc'\] = list\(doc\.en"
+    ):
+        make_pipeline(examples=flat)
+
+
 def test_all_spans_dropped_by_the_reader_warn() -> None:
     """Labels from a file and `gold_preproc`: nothing else would tell."""
     nlp = make_pipeline(examples=None)
@@ -352,6 +362,14 @@ def test_without_weights_the_remedy_is_told(make) -> None:
     ):
         with pytest.raises(ValueError, match=r"'ner': it has no weights yet\. Call nlp.initialize"):
             call()
+    other = nlp.add_pipe("textcat")
+    other.initialize(
+        lambda: [Example.from_dict(data[0].x, {"cats": {"A": 1.0, "B": 0.0}})], nlp=nlp
+    )
+    before = other.model.to_bytes()
+    pipe.initialize(lambda: data, nlp=nlp)  # as it says of a place beside trained components
+    assert "sc" in nlp(SENTENCES[0][0]).spans
+    assert other.model.to_bytes() == before
 
 
 def test_what_was_set_by_hand_is_checked() -> None:
@@ -384,12 +402,26 @@ def test_spans_of_another_component_are_not_replaced_in_silence() -> None:
     assert len(caught) == 1
 
 
+def test_ents_of_another_component_are_not_replaced_in_silence() -> None:
+    nlp = make_pipeline(set_ents="outermost")
+    ruler = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "A", "pattern": SENTENCES[0][0].split()[0]}])
+    with pytest.warns(UserWarning, match=r"'ner': it replaces the doc\.ents that were") as caught:
+        docs = [nlp(SENTENCES[0][0]) for _ in range(2)]
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.get_pipe("ner")(docs[0])  # its own
+        nlp.get_pipe("ner").cfg["set_ents"] = None
+        assert [ent.label_ for ent in nlp(SENTENCES[0][0]).ents] == ["A"]
+
+
 @pytest.mark.parametrize(
     "factory, architecture, problem",
     [
         ("proposer_regressor_ner", "spacy_nested_ner.PIQN.v1", "Take factory 'piqn_ner'"),
         ("piqn_ner", "spacy_nested_ner.LocateAndLabel.v1", "Take factory 'locate_and_label_ner'"),
-        ("piqn_ner", "spacy.HashEmbedCNN.v2", "got the model"),
+        ("piqn_ner", "spacy.HashEmbedCNN.v2", "got the model .* keep the tok2vec alone"),
     ],
 )
 def test_a_model_of_another_system_is_refused(factory, architecture, problem) -> None:

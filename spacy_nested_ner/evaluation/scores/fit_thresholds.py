@@ -77,6 +77,8 @@ def fit_thresholds(
             reasons[name] = f"'{writers[pipe.key]}' writes to its key '{pipe.key}' after it"
         elif not any(len(eg.reference.spans[pipe.key]) for eg in gold):
             reasons[name] = f"the data has no entity under its key '{pipe.key}'"
+            if any(eg.reference.ents for eg in examples):
+                reasons[name] += f". Set doc.spans['{pipe.key}'] = list(doc.ents) in it"
         else:
             fit = (_fit if is_searchable(nlp, name) else _fit_by_passes)(nlp, pipe, gold)
             if isinstance(fit, Fit):
