@@ -173,7 +173,8 @@ def test_wrong_pairs_of_gold_boundaries_are_the_negatives() -> None:
 
 
 def found(head: MRC, **options: Any) -> Dict[Tuple[int, int, int], float]:
-    spans = head.predict(Batch(words(), MASK), MRCOptions(**{"threshold": 0.5, **options}))
+    options = {"threshold": 0.5, "score": "match", **options}
+    spans = head.predict(Batch(words(), MASK), MRCOptions(**options))
     assert not spans.label.any()
     rows = zip(spans.segment.tolist(), spans.start.tolist(), spans.end.tolist())
     return dict(zip(rows, spans.score.tolist()))
@@ -187,6 +188,20 @@ def test_nested_decoding_takes_every_start_and_end_that_match() -> None:
     # The second row's start lies behind its end.
     assert sorted(head.match.candidates) == [(0, 0, 1), (0, 0, 3), (0, 2, 3)]
     assert list(found(head, boundary_threshold=0.5, threshold=0.6)) == [(0, 0, 1)]
+
+
+def test_a_score_is_the_mean_of_start_end_and_match() -> None:
+    head = make_head()
+    head.match = FixedMatch({(0, 0, 1): 4.0, (0, 0, 3): 0.25, (0, 1, 3): 2.0})
+    _, _, starts, ends = (each.sigmoid() for each in head.boundaries(words()))
+    scores = found(head, score="mean", threshold=0)
+    assert {(0, 0, 1), (0, 0, 3), (0, 1, 3)} <= set(scores)
+    for (row, start, end), score in scores.items():
+        match = sigmoid(head.match.logits.get((row, start, end), head.match.other))
+        product = (starts[row, start] * ends[row, end]).item() * match**2
+        assert score == pytest.approx(product**0.25, rel=1e-4)
+    best = max(scores.values())
+    assert len(found(head, score="mean", threshold=best - 1e-4)) == 1
 
 
 def test_a_start_that_is_likely_is_matched_too() -> None:

@@ -10,7 +10,6 @@ import torch
 
 from spacy_nested_ner.systems.base import FigureInput
 from spacy_nested_ner.systems.drawing import label_words, new_figure, plain
-from spacy_nested_ner.systems.mrc.head import crossed, likely
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,7 @@ class AnswerScores:
     """How a sentence answers the question of each label; all `(labels, words)` float, 0 to 1.
 
     start, end: that an answer starts or ends at the word. answer: the score of the best answer that
-    holds the word, the probability that its start and its end match; None for a head that matches
-    none.
+    holds the word; None for a head that matches no starts with ends.
     """
 
     start: np.ndarray
@@ -43,11 +41,9 @@ def answer_scores(view: FigureInput) -> AnswerScores:
         starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
         start[label], end[label] = starts.cpu().numpy(), ends.cpu().numpy()
         if head.match is not None:
-            least = view.options.boundary_threshold
-            pairs = crossed(*likely(starts, ends, mask, least)).triu()
-            row, i, j = torch.nonzero(pairs, as_tuple=True)
-            score = head.match(first, last, row, i, j).sigmoid()
-            best = torch.zeros(pairs.shape, dtype=score.dtype, device=score.device)
+            found = head.scored_pairs(first, last, starts, ends, mask, view.options)
+            row, i, j, score = found
+            best = score.new_zeros((*starts.shape, starts.shape[1]))
             best[row, i, j] = score
             # Of all that start here or before, the best that end here or later.
             best = best.flip(2).cummax(dim=2).values.flip(2).cummax(dim=1).values

@@ -109,9 +109,8 @@ class MRC(Head):
     def predict(self, batch: Batch, options: MRCOptions) -> Predictions:
         """Answers to the question of each row; their label is always 0.
 
-        The score of a span is the probability of its match. options: `threshold` on the score;
-        `boundary_threshold` on the probability of start and end, with 0.5 for both as in the
-        authors' code; `decoding`: "nested" pairs each start with each end that it matches, "flat"
+        options: `score` and `threshold` on it, see `scored_pairs`; `boundary_threshold` on the
+        probability of start and end; `decoding`: "nested" pairs each start with each end, "flat"
         with the nearest end. What has no match has the smaller one of the probabilities of start
         and end.
 
@@ -125,14 +124,36 @@ class MRC(Head):
             row, start, end = nearest_ends(*likely(starts, ends, mask, options.threshold))
             score = torch.minimum(starts[row, start], ends[row, end])
         else:
-            pairs = crossed(*likely(starts, ends, mask, options.boundary_threshold)).triu()
-            row, start, end = torch.nonzero(pairs, as_tuple=True)
-            score = self.match(first, last, row, start, end).sigmoid()
+            row, start, end, score = self.scored_pairs(first, last, starts, ends, mask, options)
             keep = torch.nonzero(~(score < options.threshold)).squeeze(1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
             keep = torch.nonzero(best_of_rows(row, score, 2 * mask.sum(1) - 1)).squeeze(1)
             row, start, end, score = row[keep], start[keep], end[keep], score[keep]
         return Predictions(row, start, end, torch.zeros_like(row), score)
+
+    def scored_pairs(
+        self,
+        first: Tensor,
+        last: Tensor,
+        starts: Tensor,
+        ends: Tensor,
+        mask: Tensor,
+        options: MRCOptions,
+    ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Row, start and end of each likely start with each likely end, and the score, `(K,)` each:
+        the geometric mean of the probabilities of the match, which counts twice, the start and the
+        end; or that of the match alone, which with 0.5 for it and for `boundary_threshold` decides
+        as the authors' code.
+
+        first, last: `(P, N, h)` states of starts and ends. starts, ends: `(P, N)` probabilities.
+        """
+        assert self.match is not None
+        pairs = crossed(*likely(starts, ends, mask, options.boundary_threshold)).triu()
+        row, start, end = torch.nonzero(pairs, as_tuple=True)
+        score = self.match(first, last, row, start, end).sigmoid()
+        if options.score == "mean":
+            score = ((starts[row, start] * ends[row, end]).sqrt() * score).sqrt()
+        return row, start, end, score
 
     def add_labels(self, n_labels: int) -> None:
         """Nothing to grow: a label is its question."""

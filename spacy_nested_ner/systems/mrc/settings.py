@@ -76,14 +76,19 @@ class MRCSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class MRCOptions(Options):
-    """Settings at run time. A score is the probability of the match; with the nearest end, which is
-    not matched, the smaller one of start and end.
+    """Settings at run time. With the nearest end, which is not matched, a score is the smaller one
+    of the probabilities of start and end.
 
+    score: what a score is: "mean", the geometric mean of the probabilities of match, which counts
+        twice, start and end; "match", that of the match alone.
     boundary_threshold: smallest probability of a start and of an end that are matched. The paper
         has that of the match, 0.5. With the nearest end it is the `threshold`.
     decoding: what a start is paired with: "nested", each end that it matches; "flat", the nearest
         end.
     """
 
+    score: str = setting(
+        "mean", choices=("mean", "match"), source='the paper has "match"; docs/tried'
+    )
     boundary_threshold: float = setting(LIKELY, least=0, most=1, source="section 3.3.2")
     decoding: str = setting("nested", choices=("nested", "flat"))
