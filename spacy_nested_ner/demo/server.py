@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import secrets
 import socket
 from functools import partial
 from importlib.resources import files
@@ -60,7 +61,9 @@ def make_app(panes: Sequence[Pane], host: str) -> Starlette:
     """
     locks = {id(pane.nlp): asyncio.Lock() for pane in panes}
     longest = max(pane.nlp.max_length for pane in panes)
+    run = secrets.token_hex(8)
     facts = {
+        "run": run,
         "panes": [pane.facts() for pane in panes],
         "example": example_text(panes[0].nlp.lang or ""),
     }
@@ -69,7 +72,7 @@ def make_app(panes: Sequence[Pane], host: str) -> Starlette:
         return JSONResponse(facts)
 
     async def annotate(request: Request) -> Response:
-        number, wanted = _wanted(await _json(request), len(panes))
+        number, wanted = _wanted(await _json(request), len(panes), run)
         pane = panes[number]
         try:
             async with locks[id(pane.nlp)]:
@@ -173,9 +176,12 @@ async def _json(request: Request) -> Any:
         raise HTTPException(400, "This is no JSON.") from err
 
 
-def _wanted(body: Any, n_panes: int) -> Tuple[int, Dict[str, Any]]:
-    """The number of the pane, and what `Pane.find` is given."""
+def _wanted(body: Any, n_panes: int, run: str) -> Tuple[int, Dict[str, Any]]:
+    """The number of the pane, and what `Pane.find` is given. A page that names another run has the
+    panes of that."""
     given = dict(body) if isinstance(body, dict) else {}
+    if given.pop("run", run) != run:
+        raise HTTPException(409, "The command has been started anew. Reload the page.")
     pane, text = given.pop("pane", None), given.get("text")
     known = given.keys() <= {"text", "threshold", "overlap"}
     threshold, overlap = given.get("threshold"), given.get("overlap")

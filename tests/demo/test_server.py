@@ -75,6 +75,14 @@ def test_what_it_finds(url, unsure, evil):
             assert answer["seconds"] > 0
 
 
+def test_a_page_of_another_run_is_told_to_reload(url):
+    """Its panes may be those of other pipelines."""
+    run = httpx.get(f"{url}panes").json()["run"]
+    assert httpx.post(f"{url}annotate", json={**ASK, "run": run}).status_code == 200
+    response = httpx.post(f"{url}annotate", json={**ASK, "run": "other"})
+    assert response.status_code == 409 and "Reload the page" in response.json()["error"]
+
+
 @pytest.mark.parametrize(
     "host, right",
     [

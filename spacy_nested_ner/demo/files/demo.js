@@ -4,8 +4,8 @@
   const byId = (id) => document.getElementById(id);
   const many = (n, one, more) => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
   const NEAR = "600px";  // blocks that are so near to what is seen are drawn
-  const GONE = "The server does not answer. Is the command still running? Start it again with "
-    + "python -m spacy nested-ner demo, then annotate again.";
+  const GONE = "The server does not answer. Is the command still running? Start it again as before, "
+    + "then annotate again.";
 
   async function get(path, options) {
     let response, answer;
@@ -49,7 +49,7 @@
 
   class Pane {
     constructor(facts, number) {
-      Object.assign(this, { facts, number, text: null, words: [], blocks: [], spans: [], found: [],
+      Object.assign(this, { facts, number, asked: null, text: null, words: [], blocks: [], spans: [], found: [],
         shown: [], current: -1, near: new Set() });
       this.element = make("section", "pane");
       this.element.append(...this.heading(), this.settings(), ...this.results());
@@ -145,13 +145,14 @@
     // Of a live component all that it may find is here, others have to be asked again.
     changed(isDone) {
       if (this.facts.live) showSoon();
-      else if (isDone && this.text !== null) this.annotate(this.text);
+      else if (isDone && this.asked !== null) this.annotate(this.asked).then(tellFound);
       this.tellSettings();
     }
 
     async annotate(text) {
       this.asking?.abort();
       this.asking = new AbortController();
+      this.asked = text;
       const { signal } = this.asking;
       this.element.setAttribute("aria-busy", "true");
       this.problem.hidden = true;
@@ -160,11 +161,11 @@
         const { number: pane, threshold, overlap } = this;
         answer = await get("/annotate", { method: "POST", signal,
           headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ pane, text, threshold, overlap }) });
+          body: JSON.stringify({ run, pane, text, threshold, overlap }) });
         this.text = text;
       } catch (error) {
         if (signal.aborted) return;
-        this.text = null;  // nothing stands there that is not of this text
+        this.asked = this.text = null;  // nothing stands there that is not of this text
         this.problem.textContent = error.message;
         this.problem.hidden = false;
       }
@@ -303,6 +304,7 @@
   // The page
 
   let panes = [];
+  let run = null;
   let waiting = 0;
 
   function showAll() {
@@ -320,6 +322,10 @@
     const text = byId("text").value;
     byId("status").textContent = "Reading …";
     await Promise.all(panes.map((pane) => pane.annotate(text)));
+    tellFound();
+  }
+
+  function tellFound() {
     if (panes.some((pane) => pane.element.getAttribute("aria-busy") === "true")) return;
     byId("status").textContent = panes.map(({ facts, text, found }) => {
       const says = text === null ? "cannot read it" : many(found.length, "entity", "entities");
@@ -329,7 +335,8 @@
 
   byId("ask").addEventListener("submit", (event) => { event.preventDefault(); annotate(); });
   byId("text").addEventListener("input", () => {
-    byId("status").textContent = "The text has changed. Annotate it again.";
+    const changed = "The text has changed. Annotate it again.";
+    if (byId("status").textContent !== changed) byId("status").textContent = changed;  // said once
   });
   byId("label-list").addEventListener("input", showSoon);
   for (const [id, value] of [["label-all", true], ["label-none", false]]) {
@@ -338,6 +345,7 @@
       showSoon();
     });
   }
+  addEventListener("beforeprint", () => panes.forEach((pane) => pane.draw(pane.blocks)));
   document.addEventListener("focusin", (event) => tell(event.target.closest("[data-says]")));
   document.addEventListener("scroll", () => {
     if (document.activeElement.dataset.says) tell(document.activeElement);
@@ -351,7 +359,9 @@
   });
 
   try {
-    const { panes: facts, example } = await get("/panes");
+    const answer = await get("/panes");
+    const { panes: facts, example } = answer;
+    run = answer.run;
     [...new Set(facts.flatMap((each) => each.labels))].sort().forEach(labelOf);
     panes = facts.map((each, i) => new Pane(each, i));
     byId("panes").append(...panes.map(({ element }) => element));

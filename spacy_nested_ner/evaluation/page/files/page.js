@@ -150,6 +150,8 @@
     }
   }, { rootMargin: "1200px" }).observe(byId("more"));
 
+  addEventListener("beforeprint", () => { while (drawn < shown.length) more(); });
+
   function observeAgain() {  // the end may still be in sight, which is no news to the observer
     requestAnimationFrame(() => {
       if (drawn < shown.length && byId("more").getBoundingClientRect().top < innerHeight + 1200) {
@@ -162,6 +164,7 @@
   function card(doc) {
     const article = make("article");
     article.tabIndex = 0;
+    article.setAttribute("aria-label", `${doc.number}, ${doc.id}`);
     const header = make("header");
     const wrong = doc.n_found - doc.n_right;
     const verdict = `${doc.n_right} of ${doc.n_gold} found` + (wrong ? `, ${wrong} wrong` : "");
@@ -212,6 +215,7 @@
     if (!cards.length) return;
     current = Math.max(0, Math.min(place, cards.length - 1));
     span = -1;
+    byId("docs").querySelector(".here")?.classList.remove("here");
     tell(null);
     cards[current].focus();
     cards[current].scrollIntoView({ block: "nearest" });
@@ -224,6 +228,9 @@
     span = (Math.max(span, by > 0 ? -1 : 0) + by + tags.length) % tags.length;
     tags[span].classList.add("here");
     tags[span].scrollIntoView({ block: "nearest" });
+    tags[span].tabIndex = -1;  // focused, so that it is read out
+    tags[span].setAttribute("role", "img");
+    tags[span].focus({ preventScroll: true });
     tell(tags[span]);
   }
 
@@ -255,6 +262,9 @@
       "/": () => { byId("filter-box").open = true; byId("text").focus(); },
     };
     if (!actions[event.key]) return;
+    // A table that is scrolled by these keys keeps them.
+    const at = document.activeElement;
+    if (event.key.startsWith("Arrow") && at !== document.body && !byId("docs").contains(at)) return;
     event.preventDefault();
     actions[event.key]();
   });
@@ -289,7 +299,11 @@
   byId("filters").addEventListener("input", apply);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("filters").addEventListener("reset", () => setTimeout(() => {
-    boxes.forEach((box) => { box.checked = true; });
+    for (const box of boxes) {
+      box.checked = true;
+      box.parentElement.hidden = false;  // the search for labels is empty, too
+      box.parentElement.style.display = "";
+    }
     apply();
   }));
   addEventListener("hashchange", () => { restore(); apply(); });
