@@ -188,10 +188,10 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
     names = [pipeline["name"] for pipeline in pipelines]
     _table("score", [SCORES[0], *_tokens_rows(pipelines), *SCORES[1:]], names, pipelines)
     labels = _group_rows("by_label", pipelines)
-    listed = labels if verbose else labels[:MOST_LABELS]
+    listed = labels if verbose else _most_frequent(labels, pipelines)
     _table("label", listed, names, pipelines)
     if len(listed) < len(labels):
-        msg.text(f"{len(labels) - len(listed)} more labels with --verbose.")
+        msg.text(f"{len(labels) - len(listed)} more labels, which are rarer, with --verbose.")
     if verbose:
         for title, group in GROUPS:
             _table(title, _group_rows(group, pipelines), names, pipelines)
@@ -241,6 +241,19 @@ def _group_rows(group: str, pipelines: Sequence[Dict[str, Any]]) -> List[Tuple[s
     found = [pipeline["strict"][group] for pipeline in pipelines]
     keys = list(dict.fromkeys(key for groups in found for key in groups))
     return [(key, "strict", group, key) for key in sorted(keys, key=_group_order)]
+
+
+def _most_frequent(
+    labels: List[Tuple[str, ...]], pipelines: Sequence[Dict[str, Any]]
+) -> List[Tuple[str, ...]]:
+    """Rows of the labels with the most gold entities, in their order."""
+
+    def count(row: Tuple[str, ...]) -> int:
+        found = (pipeline["strict"]["by_label"].get(row[0]) for pipeline in pipelines)
+        return max((scores["gold"] for scores in found if scores), default=0)
+
+    most = sorted(labels, key=count, reverse=True)[:MOST_LABELS]
+    return [row for row in labels if row in most]
 
 
 def _group_order(key: str) -> Tuple[int, str]:

@@ -140,6 +140,20 @@ def test_growing_keeps_the_old_outputs(name) -> None:
     total(losses_of(head.train(), words, mask, [[(0, 1, N_LABELS + 1)], [], []])).backward()
 
 
+@pytest.mark.parametrize("name", GROWING)
+def test_labels_that_come_one_by_one_begin_like_those_that_come_at_once(name) -> None:
+    at_once, one_by_one = build(name), build(name)
+    one_by_one.load_state_dict(at_once.state_dict())
+    at_once.add_labels(N_LABELS + 20)
+    for more in range(1, 21):
+        one_by_one.add_labels(N_LABELS + more)
+    biases = [
+        {name: each for name, each in head.named_parameters() if name.endswith("bias")}
+        for head in (at_once, one_by_one)
+    ]
+    torch.testing.assert_close(*biases)
+
+
 @pytest.mark.parametrize("name", [name for name in HEADS if name not in RANDOM])
 def test_the_mean_does_not_depend_on_how_a_batch_is_cut(name) -> None:
     head = build(name).eval()

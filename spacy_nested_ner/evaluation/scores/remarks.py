@@ -35,7 +35,8 @@ def remark(
     threshold: Optional[Mapping[str, Any]] = None,
     known: Collection[str] = (),
 ) -> Optional[str]:
-    """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps.
+    """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps; or that
+    it lacks labels of the gold data.
 
     by_label: strict scores. threshold: of the component that predicts, if known, see
         `threshold_facts`. known: see `known_labels`.
@@ -57,6 +58,12 @@ def remark(
         return (
             f"Next to nothing is right: {score.right} of {score.predicted} predictions, with "
             f"{score.gold} gold entities. The pipeline has hardly learned anything. {LONGER}"
+        )
+    if known and (unknown := labels - predicted - set(known)):
+        lost = sum(by_label[label].gold for label in unknown)
+        return (
+            f"{lost} of {score.gold} gold entities have labels that the pipeline does not have "
+            f"({some(sorted(unknown))}) and cannot find."
         )
     return None
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.growing import lowest_bias
 from spacy_nested_ner.layers.span_classifier import SpanClassifier
 from spacy_nested_ner.matching import assign_cheapest, assign_rows
 from spacy_nested_ner.systems.candidates import candidate_loss, draw_candidates, pointed_spans
@@ -212,7 +213,7 @@ class ProposerRegressor(Head):
     def add_labels(self, n_labels: int) -> None:
         """New outputs start low in the proposer; what refines them leaves them there at first."""
         proposed = self.proposer.labels
-        proposed.grow(n_labels + 1, proposed.output.bias.min().item() - 6.0)
+        proposed.grow(n_labels + 1, lowest_bias(proposed.output) - 6.0)
         self.labels.grow(n_labels + 1, 0.0)
         if self.classifier is not None:
             self.classifier.grow(n_labels)
