@@ -60,16 +60,16 @@ class GoldKeys(NamedTuple):
         """Why there is nothing to learn under a key, and what to do about it."""
         if spans_key in self.docs:
             return f"the training docs have no entity under spans_key '{spans_key}'"
-        copied = f"set doc.spans['{spans_key}'] = list(doc.{{}}) in the data"
+        put = f"set doc.spans['{spans_key}'] ="
         if not self.docs and self.ents:
-            return f"no training doc has spans, but there is doc.ents: {copied.format('ents')}"
+            return f"no training doc has spans, but there is doc.ents: {put} list(doc.ents) in them"
         if not self.docs:
             return f"no training doc has spans. {DROPPED}"
         have = ", ".join(f"'{key}'" for key in sorted(self.docs))
         return (
             f"no training doc has spans under spans_key '{spans_key}'; the docs have {have}. Set "
             "spans_key to the key of your annotation. Where another component writes to that key, "
-            f"{copied.format('spans[...]')} instead"
+            f"{put} list(doc.spans[...]) in them instead"
         )
 
     def without_key(self, spans_key: str) -> str:
