@@ -321,6 +321,21 @@ def test_page_in_chromium(comparison, tmp_path):
     assert len(cards(in_browser(path, "#min-depth=3"))) == 0
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_paper_gets_all_sentences_and_one_entity_is_marked(comparison, tmp_path):
+    path = tmp_path / "page.html"
+    html = render_page([comparison] * 65, "pipe", {})
+    prints = '<script>dispatchEvent(new Event("beforeprint"));</script></body>'
+    path.write_text(html.replace("</body>", prints), encoding="utf8")
+    assert len(cards(in_browser(path))) == 65
+    keys = '["j", "ArrowRight", "j", "ArrowRight", "ArrowRight"]'
+    path.write_text(html.replace("</body>", PRESS % keys), encoding="utf8")
+    dom = in_browser(path)
+    assert len(cards(dom)) < 65 and dom.count(" here") == 1
+    (marked,) = (card for card in cards(dom) if " here" in card)
+    assert re.search(r'<span class="tag[^"]* here"[^>]*tabindex="-1"[^>]*role="img"', marked)
+
+
 # Places on the screen, and what the menus do. "meets" is a bar across the text of its word, "out" a
 # label beyond its sentence, "over" a label on another one, "gap" the widest between two words.
 PROBE = """<script>{
