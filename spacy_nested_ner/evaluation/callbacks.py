@@ -205,19 +205,6 @@ def _how_to_go_on(nlp: Language, saved_to: str) -> str:
     return f"To go on from {saved_to}, train again with another --output and\n{again}"
 
 
-def _not_given(nlp: Language, given: Set[str]) -> List[str]:
-    """What to say of scores that the training goes by and that no component gives."""
-    weights = nlp.config["training"]["score_weights"]
-    missing = [key for key, weight in weights.items() if weight and key not in given]
-    if not missing or _dev_is_empty(nlp):  # data without gold have no scores either
-        return []
-    return [
-        f"No component gives {', '.join(missing)}, which [training.score_weights] names: that "
-        "counts as 0. Leave out the [components.NAME.scorer] of another factory (nested_f), set "
-        "set_ents (ents_f), or name other scores."
-    ]
-
-
 def _problems(
     nlp: Language,
     scores: List[Tuple[float, int]],
@@ -227,11 +214,20 @@ def _problems(
 ) -> List[str]:
     """What is wrong with a training, each with the remedy. scores: with their steps. given: names
     of scores that components give. fitted: F at the best threshold."""
-    found = _not_given(nlp, given)
+    found = []
     best, best_step = max(scores)
-    if found and not best:
-        return found
     training = nlp.config.interpolate()["training"]
+    weights = training["score_weights"].items()
+    missing = [key for key, weight in weights if weight and key not in given]
+    is_empty = bool(missing or not best) and _dev_is_empty(nlp)
+    if missing and not is_empty:  # data without gold have no scores either
+        found.append(
+            f"No component gives {', '.join(missing)}, which [training.score_weights] names: that "
+            "counts as 0. Leave out the [components.NAME.scorer] of another factory (nested_f), "
+            "set set_ents (ents_f), or name other scores."
+        )
+        if not best:
+            return found
     by_time = training["batcher"]["@batchers"] == UNTIL_TIME_IS_UP
     length = "--training.batcher.minutes" if by_time else "--training.max_steps"
     first_best = min(step for score, step in scores if score == best)
@@ -241,16 +237,17 @@ def _problems(
         rising = ""  # it is there to end a training that gains nothing more
     elif cut and (rising or not best):
         return [
+            *found,
             f"{cut} ended the training at step {last_step} of {training['max_steps']}. Learning "
             f"rate and scoring follow max_steps: set --training.max_steps {last_step} or more, "
-            f"and --training.{cut} 0."
+            f"and --training.{cut} 0.",
         ]
     if not best and fitted:
         found.append(
             "The score is 0: no right entity in the dev data reaches the threshold of the config. "
             f"The saved pipeline has a lower one. Train longer ({length})."
         )
-    elif not best and _dev_is_empty(nlp):
+    elif not best and is_empty:
         found.append(
             "The score is 0: the dev data has no entity under the key of a component. Give other "
             "data with --paths.dev, or set spans_key to the key of the annotation."

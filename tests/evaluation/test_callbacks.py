@@ -184,7 +184,6 @@ def test_a_lower_threshold_finds_what_training_did_not() -> None:
 def test_a_score_that_no_component_gives() -> None:
     """As with the scorer of another factory, which a config keeps where the factory is changed."""
     nlp = make_pipeline("piqn_ner")
-    nlp.get_pipe("ner").cfg["set_ents"] = None
     nlp.config["training"]["score_weights"] = {"nested_f": 0.5, "ents_f": 0.5, "tag_acc": 0}
     printed = run_logger(nlp, [0.2, 0.3])
     assert "No component gives ents_f, which" in printed and printed.count("⚠") == 1

@@ -49,8 +49,8 @@
 
   class Pane {
     constructor(facts, number) {
-      Object.assign(this, { facts, number, asked: null, text: null, words: [], blocks: [], spans: [], found: [],
-        shown: [], current: -1, near: new Set() });
+      Object.assign(this, { facts, number, asked: null, text: null, words: [], blocks: [],
+        spans: [], found: [], shown: [], current: -1, near: new Set() });
       this.element = make("section", "pane");
       this.element.append(...this.heading(), this.settings(), ...this.results());
       this.observer = new IntersectionObserver((entries) => this.seen(entries),
@@ -239,10 +239,6 @@
         });
         block.drawn = draw(this.words.slice(block.start, block.end), marks,
           { direction: this.facts.direction, blank: "" });
-        for (const { tag } of block.drawn.marks) {
-          tag.tabIndex = -1;
-          tag.setAttribute("role", "img");
-        }
         block.element.replaceChildren(block.drawn.line);
         return block.drawn;
       });
@@ -359,9 +355,8 @@
   });
 
   try {
-    const answer = await get("/panes");
-    const { panes: facts, example } = answer;
-    run = answer.run;
+    let facts, example;
+    ({ run, panes: facts, example } = await get("/panes"));
     [...new Set(facts.flatMap((each) => each.labels))].sort().forEach(labelOf);
     panes = facts.map((each, i) => new Pane(each, i));
     byId("panes").append(...panes.map(({ element }) => element));

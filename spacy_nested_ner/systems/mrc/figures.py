@@ -41,8 +41,7 @@ def answer_scores(view: FigureInput) -> AnswerScores:
         starts, ends = start_logits.sigmoid(), end_logits.sigmoid()
         start[label], end[label] = starts.cpu().numpy(), ends.cpu().numpy()
         if head.match is not None:
-            found = head.scored_pairs(first, last, starts, ends, mask, view.options)
-            row, i, j, score = found
+            row, i, j, score = head.scored_pairs(first, last, starts, ends, mask, view.options)
             best = score.new_zeros((*starts.shape, starts.shape[1]))
             best[row, i, j] = score
             # Of all that start here or before, the best that end here or later.

@@ -228,8 +228,6 @@
     span = (Math.max(span, by > 0 ? -1 : 0) + by + tags.length) % tags.length;
     tags[span].classList.add("here");
     tags[span].scrollIntoView({ block: "nearest" });
-    tags[span].tabIndex = -1;  // focused, so that it is read out
-    tags[span].setAttribute("role", "img");
     tags[span].focus({ preventScroll: true });
     tell(tags[span]);
   }

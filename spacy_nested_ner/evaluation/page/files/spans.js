@@ -56,6 +56,8 @@ const spanDrawing = (() => {
     tag.style.background = color(label);
     tag.dataset.says = says;
     tag.setAttribute("aria-label", says);
+    tag.tabIndex = -1;  // arrow keys focus it, so that it is read out
+    tag.setAttribute("role", "img");
     rails.get(start).append(tag);
     return { bars, tag };
   }
