@@ -81,7 +81,7 @@ _NAMES = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "text that is not empty",
+    str: "a non-empty text",
     List[int]: "a list of whole numbers",
     List[str]: "a list of texts",
 }

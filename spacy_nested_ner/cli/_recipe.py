@@ -94,12 +94,12 @@ class Recipe:
         note = f", {minutes:g} minutes at {step:.2g} s per step"
         if dev_docs < docs:
             self.config["corpora"]["dev"]["limit"] = dev_docs
-            note += f" and scores on the first {dev_docs} docs of dev"
+            note += f", scored on the first {dev_docs} docs of dev"
         if steps < FEWEST_STEPS:
             least = math.ceil(FEWEST_STEPS * step / 6 / (1 - SCORING_SHARE)) / 10
             raise ValueError(
-                f"{minutes:g} minutes are {max(0, steps)} steps here. Give at least {least} "
-                f"minutes, which are {FEWEST_STEPS} steps."
+                f"{minutes:g} minutes allow only {max(0, steps)} steps here. Give at least {least} "
+                f"minutes, enough for {FEWEST_STEPS} steps."
             )
         self.set_steps(steps, note)
 
@@ -125,14 +125,14 @@ def recipe_for(
     report = inspect(train_path, dev_path, spans_key, lang)
     if not report["dev"]["entities"]:
         raise ValueError(
-            f"{dev_path} has no entities under spans key {spans_key!r}: a training is scored on "
-            "it. Give it docs of its own, a tenth of all or at least one."
+            f"{dev_path} has no entities under spans key {spans_key!r}. Training needs a dev set "
+            "with entities. Move about a tenth of the annotated docs there, at least one."
         )
     check_learnable(report, lang)
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config)
-    recipe.reasons["System"] = f"{system.factory}, the best one in equal time"
+    recipe.reasons["System"] = f"{system.factory}, the best one in equal training time"
     train = {**report["train"], "sentences": count_sentences(train_path, spans_key, lang)}
     if optimize is None:
         optimize = goal_for(system.factory, encoder, train["sentences"])
@@ -155,9 +155,9 @@ def check_learnable(report: Mapping[str, Any], lang: str) -> None:
         found = report[split]
         if 0 < found["entities"] <= sum(found["lost"].values()):
             raise ValueError(
-                f"{report['data'][split]}: none of its {found['entities']} entities can be learned "
-                f"from ({', '.join(found['lost'])}) by a pipeline of the language {lang!r}. If "
-                "that is not the language of the texts, give it with --lang. Otherwise see "
+                f"{report['data'][split]}: none of its {found['entities']} entities can be used "
+                f"for training ({', '.join(found['lost'])}) with a pipeline of language {lang!r}. "
+                "If the texts are in another language, set --lang. Otherwise see "
                 "`nested-ner inspect`."
             )
 
@@ -194,7 +194,7 @@ def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
     lost = min(counts)
     system = systems[counts.index(lost)]  # of equals the first
     words = f"{system.factory} cannot find {lost} entities of the training data"
-    return system, [f"{words}, and no other system fewer."] if lost else []
+    return system, [f"{words}; no other system misses fewer."] if lost else []
 
 
 def count_sentences(path: Path, spans_key: str, lang: str) -> int:
@@ -237,8 +237,7 @@ def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) ->
         return _use_transformer(config, encoder, optimize)
     if optimize is not None:
         raise ValueError(
-            "--optimize is about a pretrained transformer: for a CNN no other settings are known "
-            "to be better or as good. Leave it out."
+            "--optimize applies only to a pretrained transformer. For a CNN, leave it out."
         )
     if encoder == CNN:
         return "a small CNN, trained from scratch: nothing to download"
@@ -253,7 +252,7 @@ def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) ->
         **config["components"],
     }
     config["nlp"]["pipeline"] = ["tok2vec", *config["nlp"]["pipeline"]]
-    return "a small CNN as component 'tok2vec', which further components can share"
+    return "a small CNN as component 'tok2vec', which other components can share"
 
 
 def _use_transformer(config: Config, name: str, optimize: Optional[str]) -> str:
@@ -271,7 +270,7 @@ def transformer_in_words(config: Config) -> str:
     """What the pretrained transformer of a config is, and how it learns."""
     name = config["paths"]["transformer"]
     how = "with" if config["components"][COMPONENT].get("adversarial") else "without"
-    words = f"the pretrained transformer {name}, fine-tuned at a learning rate of its own"
+    words = f"the pretrained transformer {name}, fine-tuned with its own learning rate"
     return f"{words}, {how} adversarial training"
 
 
@@ -279,7 +278,7 @@ def described(split: Mapping[str, Any]) -> str:
     """What `inspect` counted, in words. Its sentences are those of `count_sentences`."""
     return (
         f"{split['sentences']} sentences, {split['entities']} entities of up to "
-        f"{split['max_length']} words, up to {split['max_depth']} inside one another"
+        f"{split['max_length']} words, nested up to {split['max_depth']} deep"
     )
 
 

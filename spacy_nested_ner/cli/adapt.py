@@ -16,12 +16,10 @@ from spacy_nested_ner.cli.texts import UsableTexts, file_texts
 EncoderArg = Annotated[
     str, typer.Argument(metavar="ENCODER", help="Folder or hub name of a pretrained transformer")
 ]
-OutputArg = Annotated[
-    Path, typer.Argument(metavar="OUT", help="Folder for the encoder that comes out")
-]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the adapted encoder")]
 PassesOpt = Annotated[int, typer.Option(min=1, help="Passes over the texts")]
 RateOpt = Annotated[
-    float, typer.Option(help="Highest learning rate; 0.0001 for an encoder of the size of BERT")
+    float, typer.Option(help="Peak learning rate; use 0.0001 for an encoder the size of BERT")
 ]
 
 
@@ -34,10 +32,10 @@ def adapt_cli(
     rate: RateOpt = 0.0003,
     gpu_id: GpuOpt = -1,
 ) -> None:
-    """Let a pretrained transformer learn the language of raw text, by guessing masked words, before
-    it learns entities from what is annotated.
+    """Let a pretrained transformer learn the language of raw text by guessing masked words, before
+    it learns entities from annotated data.
 
-    OUT is then given wherever a transformer is named: `--paths.transformer`, `init --encoder`.
+    Then give OUT wherever a transformer is named: `--paths.transformer`, `init --encoder`.
     """
     from spacy.util import fix_random_seed
     from tqdm import tqdm
@@ -47,7 +45,7 @@ def adapt_cli(
 
     with failing("Cannot adapt. Nothing was written."):
         if rate <= 0:
-            raise ValueError(f"--rate {rate:g} is no learning rate.")
+            raise ValueError(f"--rate must be above 0, got {rate:g}.")
         if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
             raise ValueError(f"OUT is the encoder itself, {encoder}. Give another folder.")
         texts = file_texts(texts_path, text, output_path)
@@ -69,7 +67,7 @@ def adapt_cli(
         msg.warn(reading.left_out())
     learned = losses.last < losses.first
     say = msg.good if learned else msg.warn
-    say(f"Loss of masked words: {losses.first:.2f} at first, {losses.last:.2f} at last.")
+    say(f"Loss on masked words: {losses.first:.2f} at first, {losses.last:.2f} at the end.")
     if not learned:
-        msg.warn("It has not fallen: give more text, more --passes, or a lower --rate.")
+        msg.warn("The loss has not fallen: give more text, more --passes, or a lower --rate.")
     typer.echo(str(output_path.resolve()))

@@ -38,13 +38,13 @@ OutputArg = Annotated[
 ]
 FormatOpt = Annotated[Format, typer.Option("--format", help="SVG or PNG")]
 DocOpt = Annotated[
-    Optional[int], typer.Option("--doc", min=1, help="Doc whose spans are followed, from 1")
+    Optional[int], typer.Option("--doc", min=1, help="Doc to show in detail, counted from 1")
 ]
 VaryOpt = Annotated[
     Optional[List[str]],
     typer.Option(
         metavar="NAME=NUMBERS",
-        help="Values to compare of a run-time option of the component, such as steps=1,2,5",
+        help="Values of a run-time option to compare, such as steps=1,2,5",
     ),
 ]
 
@@ -62,7 +62,7 @@ def analyze_cli(
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """Draw F1 by length for all pipelines, and of each component the figures of its paper."""
+    """Draw F1 by length for all pipelines, and for each component the figures of its paper."""
     from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.files import written_together
 
@@ -71,7 +71,7 @@ def analyze_cli(
             given = [str(each) for each in (data_path, output_dir) if each is not None]
             raise ValueError(
                 "Pipelines, gold data and a folder for the pictures are needed, in this order: "
-                f"MODEL... DATA OUT_DIR. There is only: {' '.join(given) or 'nothing'}"
+                f"MODEL... DATA OUT_DIR. Got only: {' '.join(given) or 'nothing'}"
             )
         check_data(data_path)
         warn_of(read_as_one(data_path))
@@ -97,7 +97,7 @@ def _values(given: Sequence[str]) -> Dict[str, List[float]]:
         try:
             numbers = [float(value) for value in values.split(",")]
         except ValueError as err:
-            example = "expected a name and numbers with commas, like steps=1,5,10"
+            example = "expected a name and numbers separated by commas, like steps=1,5,10"
             raise ValueError(f"--vary is {text!r}; {example}.") from err
         whole = [int(number) if number.is_integer() else number for number in numbers]
         found.setdefault(name.strip(), []).extend(whole)
@@ -145,7 +145,7 @@ def draw(
             msg.warn(f"{name}: {what}")
         made = _of_components(nlp, read_examples(nlp, data_path), chosen, vary or {})
         if not made:
-            msg.info(f"{name}: no component has figures of its own, F1 by length is all there is.")
+            msg.info(f"{name}: no component has figures of its own; only F1 by length is drawn.")
         figures.update({re.sub(r"[/\\:]", "-", f"{name}-{what}"): made[what] for what in made})
         unused -= {option for _, system in nested_pipes(nlp).values() for option in system.varied}
     for option in sorted(unused):
@@ -162,7 +162,7 @@ def _check_values(vary: Mapping[str, Sequence[float]]) -> None:
     known = {name for system in systems for name in system.varied}
     for name, values in vary.items():
         if name not in known:
-            raise ValueError(f"--vary {name}: figures vary only {', '.join(sorted(known))}.")
+            raise ValueError(f"--vary {name}: figures can vary only {', '.join(sorted(known))}.")
         for system in systems:
             for value in values if name in system.varied else []:
                 try:

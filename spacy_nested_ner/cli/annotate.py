@@ -22,21 +22,23 @@ InputArg = Annotated[Path, typer.Argument(metavar="INPUT", help=f"A {TEXT_FILES}
 OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The folder to write")]
 WorkersOpt = Annotated[int, typer.Option(min=1, help="Processes; each loads the pipeline")]
 ResumeOpt = Annotated[
-    bool, typer.Option("--resume", help="Go on with a run that was ended, do what is missing")
+    bool, typer.Option("--resume", help="Continue an interrupted run: do only what is missing")
 ]
 IdOpt = Annotated[
     Optional[str],
     typer.Option(
         "--id",
         metavar="COLUMN",
-        help="Column of the ids (default: id where there is one, else file and row)",
+        help="Column with the ids (default: id if there is one, else file and row)",
     ),
 ]
-LimitOpt = Annotated[int, typer.Option(min=0, help="Only the first texts, 0 for all")]
-DetailsOpt = Annotated[
-    bool, typer.Option("--details", help="Write text and depth of each entity, too")
+LimitOpt = Annotated[
+    int, typer.Option(min=0, help="Annotate only this many texts, from the first; 0 for all")
 ]
-BatchOpt = Annotated[int, typer.Option(min=1, help="Texts that the pipeline is given at once")]
+DetailsOpt = Annotated[
+    bool, typer.Option("--details", help="Also write the text and depth of each entity")
+]
+BatchOpt = Annotated[int, typer.Option(min=1, help="Texts per batch of the pipeline")]
 INTERRUPTED = 130
 
 
@@ -57,8 +59,8 @@ def annotate_cli(
 ) -> None:
     """Find the entities of many texts in worker processes, and write them as Parquet files.
 
-    Ends with code 0 if every text has its row, with its entities or with an error; with 1 if rows
-    are missing or all have an error; with 130 after Ctrl-C. --resume does what is missing.
+    The exit code is 0 if every text has its row, with its entities or with an error; 1 if rows are
+    missing or all have an error; 130 after Ctrl-C. --resume completes the missing rows.
     """
     from spacy_nested_ner.scale.annotator import Annotator
     from spacy_nested_ner.scale.inputs import Columns, cut
@@ -93,8 +95,8 @@ def _check_ids(fragments: "List[Fragment]", columns: "Columns") -> None:
             continue
         if name in known:
             msg.warn(
-                f"Several files have a text with the id {name!r}. Rows that are joined by their id "
-                "mix the entities of different texts."
+                f"Several files have a text with the id {name!r}. Joining rows by id would mix "
+                "the entities of different texts."
             )
             return
         known.add(name)
@@ -115,12 +117,18 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
             lost = run(job, todo, workers, progress.add)
         except KeyboardInterrupt:
             progress.close()
-            msg.warn(f"Interrupted. {job.folder} holds whole fragments: go on with --resume.")
+            msg.warn(
+                f"Interrupted. The fragments in {job.folder} are complete: continue with --resume."
+            )
             raise typer.Exit(INTERRUPTED) from None
         except (WorkersFail, OSError) as err:
             progress.close()
             is_undone = isinstance(err, WorkersFail) and withdraw(job.folder)
-            then = "Nothing was written." if is_undone else "Mend it and go on with --resume."
+            then = (
+                "Nothing was written."
+                if is_undone
+                else "Fix the problem and continue with --resume."
+            )
             remedy = f" {NOT_REGISTERED}" if UNKNOWN.search(str(err)) else ""
             msg.fail(f"Cannot annotate the texts. {then}{remedy}", str(err))
             raise typer.Exit(1) from None
@@ -132,7 +140,7 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
         msg.warn(f"{counted(progress.failed)} {have} instead of entities.")
     if lost:
         missing = "1 fragment is" if len(lost) == 1 else f"{len(lost)} fragments are"
-        msg.fail(f"{missing} missing. Go on with --resume.")
+        msg.fail(f"{missing} missing. Continue with --resume.")
         msg.text(some([f"{name}: {reason}" for name, reason in lost.items()], "\n"))
         raise typer.Exit(1)
     msg.good(f"Wrote the entities of {counted(rows)} to {job.folder}")

@@ -13,13 +13,12 @@ from spacy_nested_ner.cli.output import failing
 
 PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
 MetricsArg = Annotated[
-    Path, typer.Argument(metavar="METRICS", help="Its scores, of `evaluate --output`")
+    Path, typer.Argument(metavar="METRICS", help="Its scores, as written by `evaluate --output`")
 ]
 AboutOpt = Annotated[
     Optional[Path],
     typer.Option(
-        help="JSON with description, author, email, url, license, sources, notes: what of them "
-        "there is"
+        help="JSON file with any of description, author, email, url, license, sources, notes"
     ),
 ]
 OutputOpt = Annotated[
@@ -37,7 +36,7 @@ def card_cli(
     output: OutputOpt = None,
 ) -> None:
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
-    pipeline: `spacy package` makes its README of it."""
+    pipeline: `spacy package` makes the README from it."""
     import srsly
 
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
@@ -46,9 +45,9 @@ def card_cli(
     path = model / "meta.json"
     with failing("Cannot write a model card."):
         if not path.is_file():
-            raise ValueError(f"{model} is no folder of a pipeline: it has no meta.json.")
+            raise ValueError(f"{model} is not the folder of a pipeline: it has no meta.json.")
         if output is not None and model.resolve() in output.resolve().parents:
-            raise ValueError(f"{output} lies in {model}. Give a folder beside it.")
+            raise ValueError(f"{output} is inside {model}. Give a folder outside it.")
         report, facts = _read(metrics), _read(about) if about else {}
         check_about(facts, str(about))
         try:
@@ -67,7 +66,7 @@ def card_cli(
                 write_json(draft / "meta.json", meta)
     if not known:
         name = report["pipelines"][0]["model"]
-        msg.warn(f"{metrics} has scores of {name}. If that is not {model}, evaluate this one.")
+        msg.warn(f"{metrics} has scores of {name}. If that is not {model}, evaluate {model}.")
     msg.good("Model card in")
     typer.echo(str(((output or model) / "meta.json").resolve()))
 
@@ -80,7 +79,7 @@ def _read(path: Path) -> Dict[str, Any]:
     try:
         found = srsly.json_loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as err:
-        raise ValueError(f"{path} is no JSON: {err}") from err
+        raise ValueError(f"{path} is not JSON: {err}") from err
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds no JSON object.")
+        raise ValueError(f"{path} does not contain a JSON object.")
     return found

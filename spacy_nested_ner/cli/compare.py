@@ -25,21 +25,23 @@ OutputArg = Annotated[
 SystemOpt = Annotated[
     Optional[List[str]],
     typer.Option(
-        help="Factory of one of the systems, or spancat; repeat for several (default: all of them)",
+        help="Factory of a system, or spancat; repeat the option for several (default: all)",
         show_default=False,
     ),
 ]
 EncoderOpt = Annotated[
     str,
     typer.Option(
-        help="cnn: a small one, trained from scratch. Else the folder or the hub name of a "
+        help="cnn: a small CNN, trained from scratch. Otherwise the folder or hub name of a "
         "pretrained transformer"
     ),
 ]
-MinutesOpt = Annotated[float, typer.Option(help="Time of each training")]
-SeedOpt = Annotated[List[int], typer.Option(help="Repeat for means with intervals")]
+MinutesOpt = Annotated[float, typer.Option(help="Minutes per training")]
+SeedOpt = Annotated[
+    List[int], typer.Option(help="Random seed; repeat the option for means with intervals")
+]
 CpuClockOpt = Annotated[
-    bool, typer.Option("--cpu-clock", help="Count CPU time, for a machine that is shared")
+    bool, typer.Option("--cpu-clock", help="Measure CPU time, for a machine that is shared")
 ]
 # Of dev, for the scores while a system learns; they count as its time.
 SCORED_WORDS, EVAL_FREQUENCY = 20_000, 500
@@ -84,9 +86,9 @@ def compare_cli(
     lang: LangOpt = "en",
     gpu_id: GpuOpt = -1,
 ) -> None:
-    """Train systems alike, in equal time, and say which one is best for the data.
+    """Train systems in the same way for the same time, and say which one is best for the data.
 
-    Results that are in the folder already are not made again.
+    Trainings whose results are already in the folder are not repeated.
     """
     from spacy_nested_ner.comparison.tables import (
         by_system,
@@ -131,7 +133,7 @@ def _results(
 
     check_minutes(plan.minutes)
     if plan.cpu_clock and plan.gpu_id >= 0:
-        raise ValueError("CPU time says nothing of a GPU. Leave out --cpu-clock.")
+        raise ValueError("CPU time says nothing about a GPU. Leave out --cpu-clock.")
     shared = plan.to_dict()
     configs = _configs(systems, plan)
     tasks = [
@@ -141,7 +143,7 @@ def _results(
     todo = sum(not task.target.exists() for task in tasks)
     if todo:
         clock = "CPU " if plan.cpu_clock else ""
-        msg.info(f"Trainings: {todo}, {plan.minutes:g} {clock}minutes each, and their scores")
+        msg.info(f"Trainings: {todo}, {plan.minutes:g} {clock}minutes each, plus scoring")
     return train_each(tasks, train_and_score, typer.echo)
 
 

@@ -33,12 +33,15 @@ CheckOpt = Annotated[
     typer.Option(
         "--check",
         metavar="DATA",
-        help="Compare F and speed with MODEL on gold data, .spacy file or folder, before anything "
-        "is kept",
+        help="Before saving, compare F and speed with MODEL on this gold data, .spacy file or "
+        "folder",
     ),
 ]
 ToleranceOpt = Annotated[
-    float, typer.Option(min=0.0, help="Points of F that may be lost on DATA; more is refused")
+    float,
+    typer.Option(
+        min=0.0, help="Largest loss of F on DATA, in points; beyond that nothing is saved"
+    ),
 ]
 
 
@@ -51,7 +54,7 @@ def compress_cli(
 ) -> None:
     """Round the weights of pretrained encoders to int8: smaller, and faster on CPUs.
 
-    The pipeline that comes out is used like any other, but cannot be trained any further.
+    The compressed pipeline is used like any other, but cannot be trained further.
     """
     from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.files import written_folder
@@ -59,7 +62,7 @@ def compress_cli(
 
     with failing("Cannot compress."):
         if output_path.resolve() == Path(model).resolve():
-            raise ValueError(f"{output_path} is MODEL, which is needed to train further.")
+            raise ValueError(f"{output_path} is MODEL, which is needed for further training.")
         if check_path is not None:
             check_data(check_path)
             warn_of(read_as_one(check_path))
@@ -137,11 +140,11 @@ def check(report: Dict[str, Any], tolerance: float) -> None:
     none is above 0."""
     slow = [str(row["batch_size"]) for row in report["speed"] if row["ratio"] < 1]
     if slow:
-        msg.warn(f"On this machine it is no faster at batch size {', '.join(slow)}.")
+        msg.warn(f"On this machine int8 is not faster at batch size {', '.join(slow)}.")
     if not any(report["scores"]["before"].values()):
         raise ValueError(
-            "The pipeline finds nothing right in DATA, so that nothing can be lost. Check with "
-            "data of its own labels. Nothing is written."
+            "The pipeline finds no right entity in DATA, so the check cannot show a loss. Use "
+            "data with the labels of the pipeline. Nothing is written."
         )
     for name, before in report["scores"]["before"].items():
         after = _after(report, name)

@@ -45,8 +45,8 @@ class Sentences(str, Enum):
 
 
 DEV_REMEDY = (
-    "Training needs dev: name a file for it with dev=PATH, divide by document with --resplit, or, "
-    "of a single document, cut the text into several."
+    "Training needs a dev set: name a file for it with dev=PATH, split by document with --resplit, "
+    "or, if there is only one document, cut its text into several."
 )
 
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Corpus format, see below")]
@@ -54,8 +54,8 @@ InputsArg = Annotated[
     List[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Files or folders as distributed. Write train=PATH, dev=PATH, test=PATH where the "
-        "name does not tell the split",
+        help="Files or folders as distributed. Write train=PATH, dev=PATH, test=PATH if the "
+        "name does not say which split it is",
     ),
 ]
 OutputArg = Annotated[
@@ -67,20 +67,24 @@ OutputArg = Annotated[
 TokensOpt = Annotated[
     Tokens,
     typer.Option(
-        help="Tokens of the corpus (spaCy's where it is plain text), spaCy's tokenizer on the "
-        "text, single characters, or tokens cut at the edges of entities too"
+        help="published: those of the corpus (spaCy's if it is plain text); spacy: spaCy's "
+        "tokenizer on the text; character: single characters; cut: as published, but also cut "
+        "at entity boundaries"
     ),
 ]
 GroupOpt = Annotated[Group, typer.Option(help="One doc per sentence or per article")]
 SentencesOpt = Annotated[
     Sentences,
-    typer.Option(help="Where the corpus marks no sentences: leave it so, lines, or spaCy's rules"),
+    typer.Option(
+        help="Sentences if the corpus marks none. corpus: none; lines: one per line; rules: by "
+        "spaCy's rules"
+    ),
 ]
 AllLabelsOpt = Annotated[
     Optional[bool],
     typer.Option(
         "--all-labels/--one-label",
-        help="Keep every label of a span, or one; else as the published data set",
+        help="Keep all labels of a span, or only one (default: as in the published data set)",
         show_default=False,
     ),
 ]
@@ -90,9 +94,7 @@ SetOpt = Annotated[
         "--set", metavar="NAME=VALUE", help="A setting of the format, see docs/guide/corpora.md"
     ),
 ]
-SkipOpt = Annotated[
-    bool, typer.Option("--skip-errors", help="Count malformed input and go on behind it")
-]
+SkipOpt = Annotated[bool, typer.Option("--skip-errors", help="Skip malformed input and count it")]
 SeedOpt = Annotated[
     int, typer.Option(help="Seed of the split by document, where the corpus has no split")
 ]
@@ -138,7 +140,7 @@ def convert_cli(
     empty = [name for name, counts in statistics.items() if not counts.documents]
     if empty:
         remedy = f" {DEV_REMEDY}" if "dev" in empty and "train" not in empty else ""
-        msg.warn(f"No documents for {', '.join(empty)}: the files are there but empty.{remedy}")
+        msg.warn(f"No documents for {', '.join(empty)}: the files are written, but empty.{remedy}")
     files = ", ".join(f"{name}.spacy" for name in statistics)
     msg.good(f"Wrote {files} and report.json to {output_dir}")
 

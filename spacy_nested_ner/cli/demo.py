@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from spacy_nested_ner.demo.panes import Pane
 
 HostOpt = Annotated[
-    str, typer.Option(help="Address to listen on; 0.0.0.0 for all that reach this machine")
+    str, typer.Option(help="Address to listen on; 0.0.0.0 for all who can reach this machine")
 ]
-PortOpt = Annotated[int, typer.Option(min=0, max=65535, help="Port, 0 for any that is free")]
+PortOpt = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one")]
 OpenOpt = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser")]
 
 
@@ -33,11 +33,11 @@ def demo_cli(
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """Type a text into a local web page and see its nested entities, of several pipelines side by
-    side. Without MODEL: of all installed pipelines that have a component of this package.
+    """Type a text into a local web page and see its nested entities, from several pipelines side by
+    side. Without MODEL: from all installed pipelines that have a component of this package.
 
-    The page changes threshold and overlap policy at once. Nothing is loaded from the network and
-    nothing is sent to it. Ctrl-C ends the server.
+    On the page, threshold and overlap policy can be changed and take effect at once. Nothing is
+    loaded from or sent to the network. Ctrl-C stops the server.
     """
     with failing("Cannot show the page."):
         from spacy_nested_ner.demo.server import address, is_loopback, listen, make_app, make_server
@@ -47,17 +47,17 @@ def demo_cli(
             app = make_app(_load(models or installed_pipelines()), host)
             if not is_loopback(host):
                 msg.warn(
-                    f"All who reach {host} can run the pipelines. There is no password and no "
-                    "encryption."
+                    f"Anyone who can reach {host} can run the pipelines. There is no password and "
+                    "no encryption."
                 )
-            msg.good("The page is ready. Ctrl-C ends it.")
+            msg.good("The page is ready. Ctrl-C stops the server.")
             typer.echo(address(listening))
             if open_page:
                 webbrowser.open(address(listening))
             try:
                 make_server(app).run(sockets=[listening])
             except KeyboardInterrupt:
-                msg.text("The server has ended.")
+                msg.text("The server has stopped.")
                 with suppress(AttributeError, OSError):  # nobody reads it
                     sys.stdout.flush()
                 os._exit(0)  # no matter how long a text is still being read

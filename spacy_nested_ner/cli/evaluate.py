@@ -41,14 +41,17 @@ OutputOpt = Annotated[
 ]
 GoldTokensOpt = Annotated[
     bool,
-    typer.Option("--gold-tokens", help="Only on gold tokens and sentences, as papers report it"),
+    typer.Option("--gold-tokens", help="Score on gold tokens and sentences only, as papers do"),
 ]
 VerboseOpt = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Print lengths, depths, calibration and the like, too"),
+    typer.Option(
+        "--verbose", "-v", help="Also print scores by length and depth, calibration and more"
+    ),
 ]
 EntsOpt = Annotated[
-    bool, typer.Option("--ents", help="Take doc.ents where a doc has no doc.spans of that key")
+    bool,
+    typer.Option("--ents", help="Use doc.ents of docs that have no doc.spans under the spans key"),
 ]
 SamplesOpt = Annotated[
     int,
@@ -58,7 +61,7 @@ SamplesOpt = Annotated[
 ]
 SeedOpt = Annotated[int, typer.Option(help="Seed of the bootstrap")]
 BatchOpt = Annotated[
-    Optional[int], typer.Option(min=1, help="Docs per batch (default: of the pipeline)")
+    Optional[int], typer.Option(min=1, help="Docs per batch (default: that of the pipeline)")
 ]
 
 SCORES = (
@@ -92,11 +95,11 @@ def evaluate_cli(
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """Score pipelines on gold data, from its raw text: strict, by boundaries, by label, length and
+    """Score pipelines on the raw text of gold data: strict, by boundaries, by label, length and
     depth, with calibration, speed and confidence intervals.
 
-    Where tokens or sentences of the data are not those of the pipeline, the scores with gold
-    tokens stand beside. Several pipelines are compared by a paired bootstrap.
+    If the tokens or sentences of the data differ from those of the pipeline, the scores with gold
+    tokens are shown, too. Several pipelines are compared by a paired bootstrap.
     """
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path)
@@ -191,7 +194,7 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
     listed = labels if verbose else _most_frequent(labels, pipelines)
     _table("label", listed, names, pipelines)
     if len(listed) < len(labels):
-        msg.text(f"{len(labels) - len(listed)} more labels, which are rarer, with --verbose.")
+        msg.text(f"{len(labels) - len(listed)} rarer labels are shown with --verbose.")
     if verbose:
         for title, group in GROUPS:
             _table(title, _group_rows(group, pipelines), names, pipelines)
@@ -214,11 +217,11 @@ def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
         return "Scored on gold tokens and sentences."
     if first["documents_without_text"]:
         return (
-            f"Scored on gold tokens and sentences: of {first['documents_without_text']} docs only "
+            f"Scored on gold tokens and sentences: for {first['documents_without_text']} docs only "
             "the words are known, not the text."
         )
     if not any(_differs(pipeline) for pipeline in pipelines):
-        return "Scored on raw text; its tokens and sentences are those of the data."
+        return "Scored on raw text: the pipeline makes the same tokens and sentences as the data."
     return "Scored on raw text: tokens and sentences are the pipeline's own."
 
 
@@ -233,7 +236,7 @@ def _tokens_rows(pipelines: Sequence[Dict[str, Any]]) -> List[Tuple[str, ...]]:
     if not any(_differs(pipeline) for pipeline in pipelines):
         return []
     if pipelines[0]["documents_without_text"]:
-        return [("strict micro, words joined by blanks", "raw_text")]
+        return [("strict micro, words joined by spaces", "raw_text")]
     return [("strict micro, gold tokens", "gold_tokens")]
 
 
@@ -333,10 +336,12 @@ def _print_thresholds(names: Sequence[str], pipelines: Sequence[Dict[str, Any]])
             there = "-" if best["threshold"] is None else f"{best['threshold']:.9g}"
             rows.append((component, own, _percent(each["f"]), there, _percent(best["f"])))
     if rows:
-        header = ("component", "threshold", "F", "best on this data", "F there")
+        header = ("component", "threshold", "F", "best on this data", "its F")
         print_table(rows, header=header, divider=True, aligns=tuple("lrrrr"))
     if any(each["best"] for pipeline in pipelines for each in pipeline["thresholds"]):
-        msg.text("The best threshold is tuned on this data: F there is too good for other data.")
+        msg.text(
+            "The best threshold is tuned on this data, so its F is too optimistic for other data."
+        )
 
 
 def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verbose: bool) -> None:
@@ -345,7 +350,10 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
             "expected calibration error",
             *(_percent((p["calibration"] or {}).get("expected_error")) for p in pipelines),
         ),
-        ("predictions off the tokens", *(str(p["misaligned_predictions"]) for p in pipelines)),
+        (
+            "predictions off token boundaries",
+            *(str(p["misaligned_predictions"]) for p in pipelines),
+        ),
         ("words per second", *(f"{p['speed']['words_per_second'] or 0:,.0f}" for p in pipelines)),
     ]
     rows = rows if verbose else rows[2:]

@@ -21,8 +21,8 @@ OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The file to writ
 QuestionsOpt = Annotated[
     Optional[str],
     typer.Option(
-        help="mrc-json: a ready-made set of questions, such as genia, or a JSON file with one for "
-        "each label"
+        help="For mrc-json: a ready-made set of questions, such as genia, or a JSON file with a "
+        "question for each label"
     ),
 ]
 LangOpt = Annotated[str, typer.Option(help="Language of the docs")]
@@ -36,7 +36,7 @@ def export_cli(
     questions: QuestionsOpt = None,
     lang: LangOpt = "en",
 ) -> None:
-    """Write gold data as the file of another system, with one item per sentence."""
+    """Write gold data in the format of another system, with one item per sentence."""
     from spacy_nested_ner.corpora.export import export_docs
 
     with failing("Cannot export the data. Nothing was written."):
@@ -48,8 +48,9 @@ def export_cli(
     if questions is not None and ask.from_template:
         labels = ", ".join(sorted(ask.from_template))
         msg.warn(
-            f"{questions} has no question for: {labels}. They are asked for by their names "
-            f"({ask(min(ask.from_template))!r}); write a JSON file with a question for each label."
+            f"{questions} has no question for: {labels}. Their questions are made from the "
+            f"names ({ask(min(ask.from_template))!r}). For better ones, write a JSON file with a "
+            "question for each label."
         )
     msg.good(f"Wrote {count} sentences to {output_path}")
 

@@ -24,28 +24,31 @@ class Optimize(str, Enum):
 DevArg = Annotated[
     Path, typer.Argument(metavar="DEV", help="Development data, .spacy file or folder")
 ]
-ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG", help="To write")]
+ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file to write")]
 EncoderOpt = Annotated[
     str,
     typer.Option(
-        help="cnn: a small one, trained from scratch. listener: the same in a component 'tok2vec' "
-        "that others can share. Else the folder or the hub name of a pretrained transformer"
+        help="cnn: a small CNN, trained from scratch. listener: the same in a component 'tok2vec' "
+        "that other components can share. Otherwise the folder or hub name of a pretrained "
+        "transformer"
     ),
 ]
 OptimizeOpt = Annotated[
     Optional[Optimize],
     typer.Option(
-        help="Of a pretrained transformer. accuracy: with adversarial training. speed: without, "
-        "which trains in half of the time (default: for up to 500 sentences what "
-        "the system gains by, speed where --minutes are few, else as in the shipped config)",
+        help="For a pretrained transformer. accuracy: with adversarial training. speed: without, "
+        "which trains in half the time (default: for up to 500 sentences what is better for the "
+        "system, for more as in the shipped config; speed if --minutes allows few steps)",
         show_default=False,
     ),
 ]
 MinutesOpt = Annotated[
     Optional[float],
-    typer.Option(help="Length of the training on this machine; some steps are run to measure it"),
+    typer.Option(
+        help="Training time on this machine; some steps are run first to measure their speed"
+    ),
 ]
-ForceOpt = Annotated[bool, typer.Option("--force", "-F", help="Write over a file that is there")]
+ForceOpt = Annotated[bool, typer.Option("--force", "-F", help="Overwrite an existing file")]
 
 
 def init_cli(
@@ -60,13 +63,13 @@ def init_cli(
     gpu_id: GpuOpt = -1,
     force: ForceOpt = False,
 ) -> None:
-    """Write a config for `spacy train` that fits the data, and say why it is as it is."""
+    """Write a config for `spacy train` that fits the data, and explain the choices."""
     from spacy_nested_ner.cli._recipe import recipe_for
     from spacy_nested_ner.files import written_together
 
     with failing("Cannot make a config."):
         if config_path.exists() and not force:
-            raise ValueError(f"{config_path} is there already. Choose another name, or --force.")
+            raise ValueError(f"{config_path} already exists. Choose another name, or use --force.")
         goal = optimize.value if optimize else None
         recipe = recipe_for(train_path, dev_path, encoder, spans_key, lang, goal)
         if minutes is not None:

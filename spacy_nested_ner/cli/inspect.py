@@ -29,8 +29,10 @@ JsonOpt = Annotated[bool, typer.Option("--json", help="Print the report as JSON"
 OutputOpt = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="Write the report to this JSON file")
 ]
-LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer, where no config says it")]
-RareOpt = Annotated[int, typer.Option(help="Labels with fewer entities are rare")]
+LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer, if no config sets it")]
+RareOpt = Annotated[
+    int, typer.Option(help="Labels with fewer entities than this are reported as rare")
+]
 
 MANY = 30
 RARE = 50  # what `spacy debug data` says of new labels
@@ -47,8 +49,8 @@ def inspect_cli(
     rare: RareOpt = RARE,
     code: CodeOpt = None,
 ) -> None:
-    """Count labels, lengths and nesting, compare train with dev, and check the data against what
-    each system can hold."""
+    """Count labels, lengths and nesting, compare train with dev, and check the data against
+    the limits of each system."""
     import srsly
 
     from spacy_nested_ner.files import write_json
@@ -130,7 +132,7 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
     try:
         return blank_pipeline(settings.get("lang") or lang, tokenizer), components
     except (ValueError, RegistryError) as err:
-        raise ValueError(f"{config_path}: the tokenizer cannot be made: {err}") from err
+        raise ValueError(f"{config_path}: the tokenizer cannot be created: {err}") from err
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -154,14 +156,14 @@ def print_report(report: Mapping[str, Any]) -> None:
     if report["overlap"]:
         common = report["overlap"]
         msg.text(
-            f"Of dev, {common['sentences']} sentences ({common['sentences_percent']:.1f} %) and "
+            f"{common['sentences']} sentences ({common['sentences_percent']:.1f} %) and "
             f"{common['entities_seen']} entities ({common['entities_seen_percent']:.1f} %, by text "
-            "and label) are in train."
+            "and label) of dev are also in train."
         )
     for warning in report["warnings"]:
         msg.warn(warning)
     if not report["warnings"]:
-        msg.good("Nothing that stands out.")
+        msg.good("No problems found.")
 
 
 def _counts(splits: Mapping[str, Mapping[str, Any]]) -> None:

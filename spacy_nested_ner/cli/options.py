@@ -22,12 +22,12 @@ TrainArg = Annotated[
     Path, typer.Argument(metavar="TRAIN", help="Training data, .spacy file or folder")
 ]
 GoldArg = Annotated[Path, typer.Argument(metavar="DATA", help="Gold data, .spacy file or folder")]
-TEXT_FILES = ".parquet, .jsonl, .csv, .txt (a text a line) or .spacy file, or a folder"
+TEXT_FILES = ".parquet, .jsonl, .csv, .txt (one text per line) or .spacy file, or a folder"
 TextsArg = Annotated[Path, typer.Argument(metavar="TEXTS", help=f"A {TEXT_FILES}")]
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
-TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the texts")]
+TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column with the texts")]
 
 
 def _imported(code: Optional[Path]) -> Optional[Path]:
@@ -42,7 +42,7 @@ CodeOpt = Annotated[
     typer.Option(
         "--code",
         callback=_imported,
-        help="Python file to import first, with what the pipeline has registered",
+        help="Python file with registered functions that the pipeline needs; imported first",
         show_default=False,
     ),
 ]

@@ -38,10 +38,10 @@ OutputArg = Annotated[
     Path,
     typer.Argument(metavar="OUT", help="The file to write: .json for Label Studio, else .jsonl"),
 ]
-NumberOpt = Annotated[int, typer.Option("--n", "-n", min=1, help="Texts to pick")]
+NumberOpt = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of texts to pick")]
 FormatOpt = Annotated[
     Optional[Tool],
-    typer.Option("--format", help="Annotation tool (default: label-studio where OUT is .json)"),
+    typer.Option("--format", help="Annotation tool (default: label-studio if OUT is .json)"),
 ]
 
 
@@ -56,8 +56,8 @@ def pick_cli(
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """Pick the texts to annotate next, those of which the pipeline is least sure, for Prodigy,
-    Label Studio or doccano.
+    """Pick the texts to annotate next, those the pipeline is least sure about, for Prodigy, Label
+    Studio or doccano.
 
     The tool shows the entities that the pipeline finds. `convert` reads what the tool exports.
     """
@@ -81,7 +81,9 @@ def pick_cli(
     _report(picked, n)
     msg.info(f"Labels: {','.join(sorted(reading.component.pipe.labels))}")
     entities = sum(len(each.item.spans) for each in picked)
-    msg.good(f"{len(picked)} of {counted(reading.texts)}, with {entities} entities to look at:")
+    msg.good(
+        f"Picked {len(picked)} of {counted(reading.texts)}, with {entities} entities to check:"
+    )
     typer.echo(str(output_path.resolve()))
 
 

@@ -29,9 +29,13 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
         raise ValueError(f"DATA is missing, {what}; there is only {data_path}. {order}")
     for model in map(Path, models):
         if _is_data(model):
-            raise ValueError(f"{model} is gold data, but stands for a pipeline. {order}")
+            raise ValueError(
+                f"{model} is gold data, but a pipeline is expected in its place. {order}"
+            )
     if (data_path / "config.cfg").is_file():
-        raise ValueError(f"{data_path} is a pipeline, but stands for the gold data. {order}")
+        raise ValueError(
+            f"{data_path} is a pipeline, but gold data is expected in its place. {order}"
+        )
     check_data(data_path)
     return data_path
 
@@ -60,7 +64,8 @@ def read_as_one(data_path: Path) -> List[str]:
     if len(splits) < 2:
         return []
     return [
-        f"{data_path} holds {', '.join(splits)}, which are read as one. Give the file you mean."
+        f"{data_path} contains {', '.join(splits)}; all are read together. To use only one, give "
+        "that file."
     ]
 
 
@@ -72,8 +77,8 @@ def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> Lis
     if not taught:
         return []
     return [
-        f"The spans of {taught} of {len(docs)} docs of {data_path} are those of 'nested-ner "
-        "teach': what a pipeline found, not gold annotation."
+        f"In {taught} of {len(docs)} docs of {data_path} the spans were made by 'nested-ner "
+        "teach': they are predictions of a pipeline, not gold annotation."
     ]
 
 
@@ -143,8 +148,10 @@ def installed_pipelines() -> List[str]:
     return found
 
 
-REMEDY = "Copy the pipeline again, or install what it was made with."
-NOT_REGISTERED = "Install what it was made with, or give its Python file with --code."
+REMEDY = "Copy the pipeline again, or install the packages it was made with."
+NOT_REGISTERED = (
+    "Install the packages that the pipeline was made with, or give its Python file with --code."
+)
 # spaCy's errors for a factory and for a registered function that it cannot find.
 UNKNOWN = re.compile(r"\[E(002|893)\]")
 
@@ -156,7 +163,8 @@ def _what_fails(folder: Path, error: Exception) -> str:
     if place is None or place in text:
         return text if str(folder) in text else f"{folder}: the pipeline cannot be loaded: {text}"
     if UNKNOWN.search(text):
-        return f"{place} names what is not registered. {NOT_REGISTERED} The error was: {text}"
+        problem = "names a component or function that is not registered"
+        return f"{place} {problem}. {NOT_REGISTERED} The error was: {text}"
     return f"{place} cannot be read: {text} {REMEDY}"
 
 

@@ -37,7 +37,7 @@ SourceArg = Annotated[
     Optional[str],
     typer.Argument(
         metavar="TEXT | INPUT",
-        help=f"A text, or a {TEXT_FILES} (default, and with -: the lines of standard input)",
+        help=f"A text, or a {TEXT_FILES} (default, or -: the lines of standard input)",
         show_default=False,
     ),
 ]
@@ -47,7 +47,7 @@ OutputOpt = Annotated[
 FormatOpt = Annotated[
     Optional[Format],
     typer.Option(
-        "--format", help="JSON lines or CSV (default: as the output is called, else jsonl)"
+        "--format", help="JSON lines or CSV (default: by the suffix of the output file, else jsonl)"
     ),
 ]
 ThresholdOpt = Annotated[
@@ -71,9 +71,9 @@ def predict_cli(
 ) -> None:
     """Find the entities of a text, or of each text of a file: offsets, label, score, nesting.
 
-    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame`; with the
-    id of each text of a file. A text that cannot be read ends the command. For very many texts
-    there is `annotate`.
+    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame`; texts
+    from a file also get their id. The command stops at a text that cannot be read. For very many
+    texts use `annotate`.
     """
     standard = getattr(sys.stdout, "buffer", None)
     with _aside(output_path is None), failing("Cannot predict."):
@@ -109,7 +109,7 @@ def _format(format: Optional[Format], path: Optional[Path]) -> Format:
     try:
         return Format(path.suffix[1:])
     except ValueError:
-        raise ValueError(f"{path} is neither .jsonl nor .csv. Say which with --format.") from None
+        raise ValueError(f"{path} is neither .jsonl nor .csv. Choose one with --format.") from None
 
 
 def _texts(
@@ -137,7 +137,9 @@ def _lines_of_input() -> "Iterator[Tuple[str, Text]]":
     if stream is None:
         raise ValueError("There is no standard input. Give a text or a file after MODEL.")
     if stream.isatty():
-        typer.echo("Type texts, a line each; Ctrl-D (on Windows Ctrl-Z, Enter) ends.", err=True)
+        typer.echo(
+            "Type texts, one per line; end with Ctrl-D (on Windows Ctrl-Z, Enter).", err=True
+        )
     number = 0
     for number, text in enumerate(text_lines(stream), start=1):
         yield f"line {number}", text
@@ -191,8 +193,8 @@ class _Found:
             raise ValueError(f"The text with the id {name!r}: {text.problem}.")
         if len(text) > self.nlp.max_length:
             raise ValueError(
-                f"The text with the id {name!r} has {len(text)} characters, the pipeline takes "
-                f"{self.nlp.max_length} at most. Split it."
+                f"The text with the id {name!r} has {len(text)} characters, but the pipeline "
+                f"takes at most {self.nlp.max_length}. Split it."
             )
         return text
 

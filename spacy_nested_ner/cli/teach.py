@@ -33,11 +33,11 @@ def teach_cli(
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """Annotate raw text with the entities that a trained pipeline finds, for another one to learn
-    from, beside gold data.
+    """Annotate raw text with the entities that a trained pipeline finds, as training data for
+    another pipeline, in addition to gold data.
 
-    How sure the teacher is of an entity is its weight: the components of this package learn from it
-    in that share of their steps.
+    Each entity has a weight, how sure the teacher is of it: the components of this package learn
+    from the entity in that share of their training steps.
     """
     from spacy_nested_ner.corpora.docbin import DocBinWriter
     from spacy_nested_ner.files import written_together
@@ -63,7 +63,7 @@ def teach_cli(
                 writer.write(drafts[output_path])
     if reading.unusable:
         msg.warn(reading.left_out())
-    msg.good(f"{counted(len(found))}, with {sum(found)} entities and weights:")
+    msg.good(f"Annotated {counted(len(found))} with {sum(found)} weighted entities:")
     typer.echo(str(output_path.resolve()))
 
 

@@ -42,9 +42,7 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
 
     files, others = input_files(path, output)
     if others:
-        why = (
-            "of no known kind, named with _ in front, unreadable, or a link to what is read anyway"
-        )
+        why = "unknown file type, name starts with _, unreadable, or a link to what is read anyway"
         msg.warn(f"Left out ({why}): {some(others)}")
     return files
 
@@ -80,7 +78,7 @@ class UsableTexts:
                 self.problem(name, text.problem)
             elif self.longest is not None and len(text) > self.longest:
                 most = self.longest
-                self.problem(name, f"{len(text)} characters, the pipeline takes {most} at most")
+                self.problem(name, f"{len(text)} characters, but the pipeline takes at most {most}")
             elif text.strip():
                 yield text, name
 
@@ -170,8 +168,9 @@ def spans_with_scores(doc: Doc, component: ScoredComponent) -> List[Tuple[Span, 
     for span, score in scored_spans(doc, component.spans_key):
         if score is None:
             raise ValueError(
-                f"The spans under {component.spans_key!r} have no scores in the end: a component "
-                f"behind {component.name!r} changes them. Take it out."
+                f"The spans under {component.spans_key!r} have no scores at the end of the "
+                f"pipeline: a component after {component.name!r} changes them. Remove that "
+                "component."
             )
         found.append((span, score))
     return found

@@ -23,7 +23,8 @@ from spacy_nested_ner.cli.pipelines import (
 DataArg = Annotated[
     Path,
     typer.Argument(
-        metavar="DATA", help="Gold data to choose by, .spacy file or folder: dev, not test"
+        metavar="DATA",
+        help="Gold data to choose thresholds on, .spacy file or folder: dev, not test",
     ),
 ]
 OutputOpt = Annotated[
@@ -32,7 +33,9 @@ OutputOpt = Annotated[
         "--output", "-o", help="Folder to save the pipeline to with these thresholds; may be MODEL"
     ),
 ]
-LimitOpt = Annotated[int, typer.Option(min=0, help="First docs of DATA; 0: all")]
+LimitOpt = Annotated[
+    int, typer.Option(min=0, help="Use only this many docs of DATA, from the first; 0 for all")
+]
 
 
 def threshold_cli(
@@ -43,11 +46,11 @@ def threshold_cli(
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """Find the threshold of each component that scores spans at which strict F1 is highest.
+    """For each component that scores spans, find the threshold at which strict F1 is highest.
 
-    It predicts from raw text, or with the tokens of DATA where a text is not known. `spacy train`
-    does so by itself with the shipped configs, on the tokens that it learns from. Without --output
-    the thresholds are only shown.
+    It predicts from raw text, or with the tokens of DATA where a text is not known. With the
+    shipped configs `spacy train` does this by itself, on the tokens that it trains on. Without
+    --output the thresholds are only shown.
     """
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         describe,
@@ -67,13 +70,13 @@ def threshold_cli(
         examples, unknown = raw_examples(nlp, gold, data_path)
         if unknown:
             msg.warn(
-                f"The texts of {unknown} docs are not known, only their words: of these docs the "
-                "tokens of the data are read."
+                f"For {unknown} docs only the words are known, not the text: the tokens of the "
+                "data are used for these docs."
             )
         fits, reasons = fit_thresholds(nlp, examples)
         if not fits:
             why = " ".join(f"'{name}': {reason}." for name, reason in reasons.items())
-            raise ValueError(f"No threshold in {model} can be chosen by {data_path}. {why}")
+            raise ValueError(f"No threshold of {model} can be chosen on {data_path}. {why}")
         if output_path is not None:
             with written_folder(output_path, marker="meta.json") as draft:
                 with_thresholds(nlp, fits).to_disk(draft)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
-LimitOpt = Annotated[int, typer.Option(min=1, help="Most docs to show")]
-SeedOpt = Annotated[int, typer.Option(help="Seed of the choice of docs")]
+LimitOpt = Annotated[int, typer.Option(min=1, help="Maximum number of docs to show")]
+SeedOpt = Annotated[int, typer.Option(help="Seed for the random choice of docs")]
 ScoresOpt = Annotated[
     Optional[Path],
     typer.Option(
@@ -55,8 +55,8 @@ def visualize_cli(
 ) -> None:
     """Write one HTML page with gold and predicted nested entities side by side, errors first.
 
-    The page filters by label, kind of error, length and depth. Of more docs than --limit, those
-    with nested gold entities are chosen first.
+    The page filters by label, kind of error, length and depth. If there are more docs than
+    --limit, those with nested gold entities are chosen first.
     """
     from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.evaluation.page.page import page_remark
@@ -81,7 +81,7 @@ def visualize_cli(
             drafts[output_path].write_text(page, encoding="utf8")
     if source is not None and not is_of_page(source, model, data_path):
         where = f"{scores_path} has scores of {source.model} on {source.data}"
-        msg.warn(f"{where}. For those of this page evaluate again.")
+        msg.warn(f"{where}. To get the scores for this page, evaluate again.")
     remark = page_remark(comparisons, known)
     if remark is not None:
         msg.warn(remark)
@@ -119,7 +119,7 @@ def predict(
     unknown = sum(raw_text(example.reference) is None for example in examples)
     if unknown == len(examples):
         return found, "the tokens of the data"
-    more = f"; of {unknown} docs the tokens of the data" if unknown else ""
+    more = f"; for {unknown} docs the tokens of the data" if unknown else ""
     return found, f"raw text{more}"
 
 
@@ -151,7 +151,7 @@ def _scores(report: Any, spans_key: str) -> Dict[str, Optional[float]]:
         key = report["data"]["spans_key"]
         if len(report["pipelines"]) > 1 or key != spans_key:
             problem = f"has scores of {len(report['pipelines'])} pipelines under {key!r}"
-            raise ValueError(f"{problem}. Evaluate this one, under {spans_key!r}.")
+            raise ValueError(f"{problem}. Evaluate this one alone, under {spans_key!r}.")
         scores, prefix = report["pipelines"][0]["strict"]["micro"], ""
     else:
         named = [each for each in ("nested_", f"spans_{spans_key}_") if f"{each}f" in report]

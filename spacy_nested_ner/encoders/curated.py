@@ -72,9 +72,9 @@ def _hand_over_annotation(listener: Model[Any, Any], docs: List[Doc], batch: int
     if not all(isinstance(of_doc, DocTransformerOutput) for of_doc in annotation):
         upstream = ListenerStateUtils.get_upstream_name(listener)
         raise ValueError(
-            f"its listener has nothing from the curated_transformer (upstream = '{upstream}'). Put "
-            "that component before this one; if it is in training.frozen_components, name it in "
-            "training.annotating_components, too"
+            f"its listener gets nothing from the curated_transformer (upstream = '{upstream}'). "
+            "Put that component before this one; if it is in training.frozen_components, name it "
+            "in training.annotating_components, too"
         )
     output = TransformerModelOutput(
         outputs=[of_doc.all_outputs for of_doc in annotation],

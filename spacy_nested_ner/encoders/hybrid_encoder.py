@@ -43,19 +43,20 @@ Backprop = Callable[[List[Floats2d]], List[Any]]
 class HybridEncoderSettings(Settings):
     """Of `HybridEncoder.v1`.
 
-    static_vectors: read the vectors of the pipeline's vocab, which stay as they are; a word without
-        one has zeros.
+    static_vectors: read the static vectors of the pipeline's vocab, which are not trained; a word
+        without a vector gets zeros.
     static_width: width of a learned projection of the static vectors, null for none.
     pos_width: width of the part-of-speech embedding, 0 for none.
-    pos_attr: part of speech: the "tag" (fine) or the "pos" (coarse) as another component predicts
-        it. That component stands before this one and, in training, in
+    pos_attr: part of speech: the "tag" (fine) or the "pos" (coarse) that another component
+        predicts. That component must come before this one and, in training, be named in
         `training.annotating_components`, with the tok2vec or transformer that it listens to.
     char_width: width of the character part (even, half per direction), 0 for none: a recurrent
-        layer over the word's printable ASCII characters, one sign for all others, and an end mark.
-    char_embedding_width: width of a character.
+        layer over the word's printable ASCII characters, one symbol for all others, and an end
+        mark.
+    char_embedding_width: width of the character embedding.
     char_cell: cell of the character part.
-    char_pooling: what stands for a word: the "mean" over its characters or the "last" state of each
-        direction.
+    char_pooling: what represents a word: the "mean" over its characters or the "last" state of
+        each direction.
     dropout: dropout on static vectors, tags and characters; null follows `training.dropout`. The
         contextual part has its own.
     word_rnn: cell of a recurrent layer along the words of the doc in both directions, null for
@@ -64,7 +65,7 @@ class HybridEncoderSettings(Settings):
         that of the contextual part.
     rnn_layers: recurrent layers along the words, one on top of the other.
     tok2vec_in_rnn: the recurrent layer along the words reads the contextual part; false: its output
-        and the contextual part stand side by side.
+        and the contextual part are concatenated.
     width: width of a last linear layer, null for none.
     batch_words: padded positions that a recurrent layer sees at once; docs and word forms are
         sorted by length.
@@ -173,18 +174,18 @@ def _check_tok2vec(
         )
     if not settings.tok2vec_in_rnn and not (settings.word_rnn and own):
         raise ValueError(
-            f"{ARCHITECTURE}: without tok2vec_in_rnn there must be a word_rnn and a part that it "
-            "reads."
+            f"{ARCHITECTURE}: without tok2vec_in_rnn, a word_rnn and a part that it reads are "
+            "needed."
         )
     if tok2vec is None and settings.word_rnn and settings.rnn_width is None:
         raise ValueError(f"{ARCHITECTURE}: word_rnn without a tok2vec needs an rnn_width.")
     if tok2vec is not None and "set_transformer" in tok2vec.attrs:
         raise ValueError(
-            f"{ARCHITECTURE}: tok2vec is a TransformerModel, which gives pieces, not words. Use "
-            "'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', or a listener. spaCy's "
-            "replace_listeners writes such a config for a listener inside another architecture: "
-            "correct it in config.cfg, or let the transformer component have the model "
-            "'spacy_nested_ner.LayerMeanTransformer.v1', which writes a right one."
+            f"{ARCHITECTURE}: tok2vec is a TransformerModel, which gives vectors of pieces, not "
+            "of words. Use 'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', or a "
+            "listener. spaCy's replace_listeners writes such a config for a listener inside "
+            "another architecture: correct it in config.cfg, or let the transformer component have "
+            "the model 'spacy_nested_ner.LayerMeanTransformer.v1', which writes a correct one."
         )
 
 
@@ -204,7 +205,7 @@ def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> N
     if settings["word_rnn"] and settings["rnn_width"] is None and tok2vec_width % 2:
         raise ValueError(
             f"{ARCHITECTURE}: the contextual part has the odd width {tok2vec_width}, which "
-            "word_rnn cannot share between its two directions: set an even rnn_width."
+            "word_rnn cannot divide between its two directions: set an even rnn_width."
         )
     shim.build(tok2vec_width=tok2vec_width, vectors_width=static, embed_width=embed_width)
     model.set_dim("nO", shim.module.width, force=True)
@@ -213,8 +214,9 @@ def init(model: Tok2VecModel, X: Optional[List[Doc]] = None, Y: Any = None) -> N
 def _static_width(docs: List[Doc]) -> int:
     if not docs:
         raise ValueError(
-            f"{ARCHITECTURE}: cannot tell the width of the static vectors without examples: call "
-            "nlp.initialize with a get_examples callback that returns at least one non-empty doc."
+            f"{ARCHITECTURE}: cannot determine the width of the static vectors without examples: "
+            "call nlp.initialize with a get_examples callback that returns at least one non-empty "
+            "doc."
         )
     width = vectors_width(docs[0].vocab)
     if not width:

@@ -42,7 +42,7 @@ def build_layer_mean_transformer(
     if given.get("output_hidden_states") is False:
         raise ValueError(
             f"{TRANSFORMER}: transformer_config.output_hidden_states is false, but the mean of "
-            "the last layers needs them: take the setting out, it is true by itself."
+            "the last layers needs them: remove the setting, true is the default here."
         )
     model = _spacy_transformers().layers.TransformerModel(
         name,
@@ -121,8 +121,8 @@ def mean_of_last_layers(
     # The first one is what the embeddings give to the first layer.
     if len(states) - 1 < n_layers:
         raise ValueError(
-            f"{TRANSFORMER}: the mean of the last {n_layers} layers is wanted, but the transformer "
-            f"gives {max(0, len(states) - 1)}. Set n_layers to no more than that, or use "
+            f"{TRANSFORMER}: n_layers asks for the last {n_layers} layers, but the transformer "
+            f"gives {max(0, len(states) - 1)}. Set n_layers to at most that, or use "
             "'spacy-transformers.TransformerModel.v3'."
         )
     mean = torch.stack(states[-n_layers:]).mean(dim=0)

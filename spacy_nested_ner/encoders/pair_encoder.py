@@ -37,12 +37,12 @@ Windows = Tuple[List[Tuple[int, int]], Joint]
 class PairEncoderSettings(FineTuning):
     """Of `PairEncoder.v1`.
 
-    joint_layers: how many of the top layers read question and sentence together. Those below read
-        each of them alone, a sentence once for all questions. null: all layers, as in the paper;
-        0: none, words meet their question in one narrow layer after the encoder.
+    joint_layers: how many of the top layers read question and sentence together. The layers below
+        read them separately, a sentence once for all questions. null: all layers, as in the paper;
+        0: none, words attend to the question in one narrow layer after the encoder.
     max_pieces: longest input in pieces, special ones included; null for the encoder's limit.
-    gradient_checkpointing: a training step keeps what goes into each layer and computes the rest
-        again on the way back: less memory for many labels, more time. It can be set in
+    gradient_checkpointing: a training step keeps only the input of each layer and computes the
+        rest again in the backward pass: less memory for many labels, more time. It can be set in
         `attrs` of a trained model.
     """
 
@@ -52,7 +52,7 @@ class PairEncoderSettings(FineTuning):
 
     def conflict(self) -> Optional[str]:
         if self.frozen_layers and self.joint_layers is None:
-            return "frozen_layers needs a number of joint_layers: with null all layers read both"
+            return "frozen_layers needs a number in joint_layers: with null all layers read both"
         return None
 
 
@@ -257,7 +257,7 @@ class PairShim(PretrainedShim):
         if wanted is not None and wanted > n_layers:
             raise ValueError(
                 f"{ARCHITECTURE}: joint_layers is {wanted}, but '{self.name}' has {n_layers} "
-                "layers. Set it to no more, or to null for all of them."
+                "layers. Set it to at most that, or to null for all of them."
             )
         return super().wrap(pretrained)
 
@@ -266,7 +266,7 @@ class PairShim(PretrainedShim):
         if self.reads_apart:
             raise ValueError(
                 f"{ARCHITECTURE}: int8 needs joint_layers = null: an encoder that reads questions "
-                "and sentences apart calls the parts of its layers one by one."
+                "and sentences separately calls the parts of its layers one by one."
             )
         return super().with_int8(module)
 
@@ -288,8 +288,8 @@ class PairShim(PretrainedShim):
         if n_layers - joint < frozen < n_layers:
             raise ValueError(
                 f"{ARCHITECTURE}: frozen_layers is {frozen}, but of {n_layers} layers the upper "
-                f"{joint} read question and sentence together and learn. Set it to no more than "
-                f"{n_layers - joint}, or frozen to true."
+                f"{joint} read question and sentence together and have to learn. Set it to at most "
+                f"{n_layers - joint}, or set frozen to true."
             )
         return frozen
 
@@ -320,8 +320,8 @@ class PairShim(PretrainedShim):
         if self.room(ids) < self.max_pieces // 4:
             raise ValueError(
                 f"{ARCHITECTURE}: the question '{text}' has {len(ids)} pieces and leaves room for "
-                f"{max(0, self.room(ids))} of a sentence, less than a quarter of the "
-                f"{self.max_pieces} of an input. Ask a shorter question or set a larger max_pieces."
+                f"{max(0, self.room(ids))} of the sentence, less than a quarter of the "
+                f"{self.max_pieces} of an input. Use a shorter question or a larger max_pieces."
             )
         return ids
 

@@ -81,7 +81,7 @@ INT8_INITIALIZED = (
 class Weights(Settings):
     """How a pretrained encoder keeps its weights.
 
-    int8: the weights are int8: smaller, faster on CPUs, and they cannot be trained. Set by
+    int8: the weights are int8: smaller, faster on CPUs, but not trainable. Set by
         `nested-ner compress`.
     """
 
@@ -92,14 +92,13 @@ class Weights(Settings):
 class FineTuning(Weights):
     """How a pretrained encoder learns. These settings can be set in `attrs` of a trained model.
 
-    mixed_precision: matrix products in bfloat16 in training: faster where the hardware has them
-        (GPUs, CPUs with avx512_bf16 or amx_bf16), slower where it has not. null: on where a recent
-        torch knows of such instructions, off elsewhere. Weights and predictions are float32 in any
-        case.
+    mixed_precision: matrix products in bfloat16 in training: faster on hardware that supports it
+        (GPUs, CPUs with avx512_bf16 or amx_bf16), slower elsewhere. null: on where a recent torch
+        finds such instructions, off elsewhere. Weights and predictions are always float32.
     frozen: the encoder does not learn and has no dropout.
-    frozen_layers: so many of the lower layers, and the embeddings below them, do not learn and have
-        no dropout: less to compute in each step, and a text goes through them once. What they have
-        made of a text stays in memory, up to 256 MiB, until the pipeline is loaded anew.
+    frozen_layers: number of lower layers that, with the embeddings below them, do not learn and
+        have no dropout: less to compute in each step, and a text goes through them only once. Their
+        output for a text stays in memory, up to 256 MiB, until the pipeline is loaded again.
     """
 
     mixed_precision: Optional[bool] = setting(None)
@@ -170,7 +169,7 @@ class PretrainedShim(TorchShim):
         if wanted > self.n_layers:
             raise ValueError(
                 f"{self.architecture}: frozen_layers is {wanted}, but '{self.name}' has "
-                f"{self.n_layers} layers. Set it to no more."
+                f"{self.n_layers} layers. Set it to at most that."
             )
         return wanted
 
@@ -217,7 +216,9 @@ class PretrainedShim(TorchShim):
         transformers = _transformers(self.architecture)
         config, tokenizer = self._read_tokenizer(transformers)
         if tokenizer.mask_token_id is None:
-            raise ValueError(f"{self.architecture}: the tokenizer of '{self.name}' has no mask.")
+            raise ValueError(
+                f"{self.architecture}: the tokenizer of '{self.name}' has no mask token."
+            )
         kind = transformers.AutoModelForMaskedLM
         model, new = self._read_weights(transformers, kind, config, *HEADS)
         for name in new:
@@ -375,7 +376,7 @@ def _explain(architecture: str, name: str) -> Iterator[None]:
             f"{architecture}: cannot read a pretrained encoder from '{name}'. Set 'name' of the "
             "component's tok2vec to a directory with config.json, tokenizer.json and "
             "model.safetensors, or to a model name of the hub (which needs a network or a filled "
-            "cache). A trained pipeline carries its encoder: go on training it with "
+            "cache). A trained pipeline contains its encoder: continue its training with "
             f"nlp.resume_training, not with nlp.initialize. The error was: {err}"
         ) from err
 

@@ -41,13 +41,13 @@ class QueryEncoderSettings(Weights):
     """Of `QueryEncoder.v1`.
 
     n_queries: number of queries (M).
-    context: words of the doc on either side of a segment that are encoded with it and dropped
-        afterwards, as many as fit. Queries do not attend to them.
-    word_pooling: how the pieces of a word make its vector.
+    context: number of words on either side of a segment that are encoded with it, as many as fit,
+        and dropped afterwards. Queries do not attend to them.
+    word_pooling: how the vectors of the pieces of a word are pooled.
     query_type_embedding: add one more learned vector, the same for all queries.
     query_interaction: queries attend to each other; the head must have the same setting.
-    mark_segment: mark the pieces of the segment by token type 1; its context has 0. Off by default:
-        RoBERTa has one type only and sentence encoders never saw type 1.
+    mark_segment: give the pieces of the segment token type 1; its context has 0. Off by default:
+        RoBERTa has one type only and sentence encoders have never seen type 1.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit.
     batch_pieces: padded pieces and queries that the encoder sees at once; segments are sorted by
         length. It can be set in `attrs` of a trained model.

@@ -37,7 +37,7 @@ SortedTransformer = Model[List[Doc], List[Floats2d]]
 class SortedTransformerSettings(FineTuning):
     """Of `SortedTransformer.v1`.
 
-    word_pooling: how the pieces of a word make its vector.
+    word_pooling: how the vectors of the pieces of a word are pooled.
     max_pieces: longest input in pieces, [CLS] and [SEP] included; null for the encoder's limit. A
         longer doc is read in windows that overlap by half; a word's vector comes from the window in
         which it is most central. Nothing is cut off.

@@ -47,8 +47,8 @@ def encode_words(
     flat = tok2vec.ops.flatten(real) if real else tok2vec.ops.alloc2f(0, width)
     if width and flat.shape[1] != width:
         raise ValueError(
-            f"the encoder gives vectors of {flat.shape[1]} numbers and was expected to give "
-            f"{width}: a listener's width must be that of the tok2vec it listens to"
+            f"the encoder gives vectors of width {flat.shape[1]}, but width {width} is expected: "
+            "a listener's width must be that of the tok2vec it listens to"
         )
     words = to_torch(flat, is_train)
     lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
@@ -122,7 +122,7 @@ def initialize_tok2vec(tok2vec: Any, docs: Iterable[Any]) -> int:
     tok2vec.initialize()
     if not tok2vec.has_dim("nO"):
         raise ValueError(
-            "Cannot tell the width of the encoder without examples: call nlp.initialize with a "
-            "get_examples callback that returns at least one non-empty doc."
+            "Cannot determine the width of the encoder without examples: call nlp.initialize with "
+            "a get_examples callback that returns at least one non-empty doc."
         )
     return tok2vec.get_dim("nO")

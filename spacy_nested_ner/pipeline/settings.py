@@ -10,19 +10,20 @@ from spacy_nested_ner.settings import Settings, setting
 class PipeSettings(Settings):
     """What all components share.
 
-    spans_key: key of `doc.spans` that gold is read from and predictions are written to.
+    spans_key: key of `doc.spans` from which gold is read and to which predictions are written.
     overlap: which entities may overlap: "any"; "no_crossing", nested ones only; "flat", none,
-        though one span may have several labels. The one with the lower score gives way.
-    labels_per_span: most labels of one span; null for any number.
-    set_ents: replace `doc.ents`, which cannot overlap, by the outermost, innermost or highest
-        scored spans; null leaves it alone.
-    split_sentences: a component that learned from single sentences splits longer docs that have no
-        sentence boundaries, for itself alone, and its pretrained encoder reads docs sentence by
-        sentence, too.
+        though one span may have several labels. Of entities that may not overlap, the one with the
+        lower score is dropped.
+    labels_per_span: maximum number of labels of one span; null for no limit.
+    set_ents: replace `doc.ents`, which cannot overlap, with the outermost, innermost or highest
+        scored spans; null leaves `doc.ents` unchanged.
+    split_sentences: a component that learned from single sentences splits longer docs without
+        sentence boundaries into sentences, without changing the docs, and its pretrained encoder
+        reads docs sentence by sentence, too.
     window: longest segment in tokens; a longer one is read in windows that overlap.
     stride: tokens from the start of one window to the start of the next.
-    adversarial: adversarial training: a second pass of each step perturbs the embeddings along
-        their gradient, by a vector of this norm. A step takes twice the time; 0 for none.
+    adversarial: adversarial training: in each step, a second pass perturbs the embeddings along
+        their gradient, by a vector of this norm. A step takes twice as long; 0 turns it off.
     """
 
     spans_key: str = setting("sc")

@@ -34,8 +34,8 @@ class ModelSettings(Settings):
     """Settings of a system's model. Subclasses add their own.
 
     dropout: dropout of the head; null follows `training.dropout`.
-    batch_words: padded words that the head reads at once, on a GPU 16 times as many: for memory
-        and speed, it changes no span. A trained pipe keeps its own in
+    batch_words: padded words that the head reads at once, on a GPU 16 times as many. It affects
+        memory and speed, not the spans. A trained pipe keeps its value in
         `pipe.model.attrs["batch_words"]`.
     """
 

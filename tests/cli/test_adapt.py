@@ -89,7 +89,9 @@ def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> No
     out = tmp_path / "out"
     printed = run("adapt", tmp_path / "none", texts, out, code=1)
     assert "Cannot adapt" in printed and "there is no directory" in printed
-    assert "no learning rate" in run("adapt", tiny_bert, texts, out, "--rate", 0, code=1)
+    assert "--rate must be above 0, got 0." in run(
+        "adapt", tiny_bert, texts, out, "--rate", 0, code=1
+    )
     (tmp_path / "blank.txt").write_text("\n \n")
     assert "no text" in run("adapt", tiny_bert, tmp_path / "blank.txt", out, code=1)
     assert "too high" in run("adapt", tiny_bert, texts, out, "--rate", 1e30, code=1)
@@ -97,7 +99,9 @@ def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> No
     assert "the encoder itself" in run("adapt", tiny_bert, texts, tiny_bert, code=1)
     out.mkdir()
     (out / "letter").write_text("kept")
-    assert "holds no model.safetensors" in run("adapt", tiny_bert, texts, out, code=1)
+    assert "already exists and has no model.safetensors" in run(
+        "adapt", tiny_bert, texts, out, code=1
+    )
     assert [path.name for path in out.iterdir()] == ["letter"]
 
 

@@ -57,7 +57,7 @@ def test_several_pipelines_as_png(data, tmp_path):
         (("--vary", "n_spans=4,null"), "--vary is 'n_spans=4,null'"),
         (("--vary", "steps"), "--vary is 'steps'"),
         (("--vary", "steps=1,0"), "--vary steps: steps must be a whole number from 1 to 1000"),
-        (("--vary", "step=1"), "--vary step: figures vary only n_spans, steps"),
+        (("--vary", "step=1"), "--vary step: figures can vary only n_spans, steps"),
         (("--doc", "99"), "--doc is 99, but the data has only 10 docs"),
         (("--spans-key", "nest"), "have: 'sc'"),
     ],
@@ -71,7 +71,7 @@ def test_what_cannot_be_drawn(options, problem, data, tmp_path):
 def test_what_is_missing_is_told_before_a_pipeline_is_loaded(data, tmp_path):
     out = tmp_path / "out"
     printed = run("analyze", "nowhere", out, code=1)
-    assert "MODEL... DATA OUT_DIR" in printed and "There is only: nowhere" in printed
+    assert "MODEL... DATA OUT_DIR" in printed and "Got only: nowhere" in printed
     printed = run("analyze", "nowhere", tmp_path / "nothing.spacy", out, code=1)
     assert "nothing.spacy: no such file" in printed and "nowhere" not in printed
 

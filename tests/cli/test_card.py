@@ -78,8 +78,8 @@ def test_a_copy_has_the_card(folder):
     files = {path.relative_to(model) for path in model.rglob("*")}
     assert files == {path.relative_to(copy) for path in copy.rglob("*")}
     inside = ("--output", model / "packages")
-    assert "lies in" in run("card", model, folder / "metrics.json", *inside, code=1)
-    assert "holds no meta.json" in run(
+    assert "is inside" in run("card", model, folder / "metrics.json", *inside, code=1)
+    assert "already exists and has no meta.json" in run(
         "card", model, folder / "metrics.json", "--output", folder, code=1
     )
 
@@ -125,7 +125,8 @@ def test_scores_of_another_pipeline(folder):
     package["pipelines"][0]["model"] = "en_other"
     srsly.write_json(folder / "species.json", package)
     printed = run("card", model, folder / "species.json", "--output", folder / "none", code=1)
-    assert f"species.json: has scores of en_other (species); {model} has other labels" in printed
+    problem = f"has scores of en_other (species), but {model} has other labels"
+    assert f"species.json: {problem}" in printed
     assert not (folder / "none").exists()
     assert (model / "meta.json").read_bytes() == before
 
@@ -136,12 +137,12 @@ def test_what_is_wrong_is_named_and_nothing_is_written(folder):
     assert "has no meta.json" in run("card", folder, metrics, code=1)
     assert "gone.json: no such file" in run("card", model, folder / "gone.json", code=1)
     (folder / "broken.json").write_text("{")
-    assert "broken.json is no JSON" in run("card", model, folder / "broken.json", code=1)
+    assert "broken.json is not JSON" in run("card", model, folder / "broken.json", code=1)
     srsly.write_json(folder / "other.json", {"f": 1})
     assert "Evaluate again" in run("card", model, folder / "other.json", code=1)
     srsly.write_json(folder / "wrong.json", {"licence": "none"})
     printed = run("card", model, metrics, "--about", folder / "wrong.json", code=1)
-    assert "wrong.json: 'licence' is unknown" in printed and "license" in printed
+    assert "wrong.json: unknown field 'licence'" in printed and "license" in printed
     two = srsly.read_json(metrics)
     two["pipelines"] *= 2
     srsly.write_json(folder / "two.json", two)

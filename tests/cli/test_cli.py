@@ -66,10 +66,10 @@ def test_convert_gives_dev_one_of_few_texts(tmp_path):
         (tmp_path / f"{i}.ann").write_text("T1\tprotein 0 4\tIL-2\n", encoding="utf8")
     output = run("convert", "brat", tmp_path, tmp_path / "out")
     assert "documents 4 1 0" in output
-    assert "No documents for test: the files are there but empty." in output
-    assert "Training needs dev" not in output
+    assert "No documents for test: the files are written, but empty." in output
+    assert "Training needs a dev set" not in output
     output = run("convert", "brat", tmp_path / "0.txt", tmp_path / "out", "--sentences", "lines")
-    assert "Training needs dev" in output and "cut the text into several" in output
+    assert "Training needs a dev set" in output and "cut its text into several" in output
 
 
 def test_convert_articles_with_all_labels(tmp_path):
@@ -173,7 +173,7 @@ def test_warnings_are_sentences():
 def test_the_help_lists_the_formats(command):
     output = run(command, "--help")
     assert "papers-json JSON of PIQN, Locate and Label and DiffusionNER" in output
-    assert ("few-nerd Few-NERD: bare labels" in output) == (command == "convert")
+    assert ("few-nerd Few-NERD: labels without prefixes" in output) == (command == "convert")
 
 
 def test_the_help_lists_a_reader_without_a_description(monkeypatch):
@@ -211,7 +211,7 @@ def test_convert_splits_by_document(tmp_path):
     assert [splits[name]["documents"] for name in ("train", "dev", "test")] == [10, 5, 5]
     for wrong in ("0.5,0.25", "a,b,c"):
         output = run(*args, "--split-fractions", wrong, code=1)
-        assert "three numbers of at least 0 with sum 1" in output
+        assert "three numbers of at least 0 that sum to 1" in output
 
 
 def test_convert_chinese_characters(tmp_path):
@@ -343,7 +343,7 @@ def test_visualize_says_that_nothing_is_predicted(trained, tmp_path):
     nlp.to_disk(tmp_path / "model")
     page = tmp_path / "page.html"
     output = run("visualize", tmp_path / "model", trained / "gold.spacy", page)
-    assert "The pipeline predicts no entity at all where there are 12" in output
+    assert "The pipeline predicts no entity at all, although there are 12" in output
     assert page_data(page)["remark"] in output
 
 
@@ -355,7 +355,7 @@ def test_a_pipeline_with_other_labels_that_finds_nothing(trained, tmp_path, comm
     nlp.to_disk(tmp_path / "model")
     page = (tmp_path / "page.html",) if command == "visualize" else ()
     output = run(command, tmp_path / "model", trained / "gold.spacy", *page)
-    said = "No label of the pipeline (ORG) is one of the gold data (DNA, protein)"
+    said = "None of the labels of the pipeline (ORG) occurs in the gold data (DNA, protein)"
     assert said in output and "Train it longer" not in output
     assert not page or page_data(*page)["remark"].startswith(said)
 
@@ -507,7 +507,7 @@ def test_code_of_ones_own_is_imported(trained, tmp_path):
 def test_a_pipe_is_no_data(trained, tmp_path):
     os.mkfifo(tmp_path / "pipe.spacy")
     output = run("evaluate", trained / "model-best", tmp_path / "pipe.spacy", code=1)
-    assert "is no regular file" in output
+    assert "is not a regular file" in output
 
 
 @pytest.mark.parametrize("name", ["meta.json", "config.cfg", "vocab/strings.json"])

@@ -63,7 +63,7 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     shutil.copytree(corpus, tmp_path / "moved")
     assert run(tmp_path / "moved", output, *options).count("done already") == 2
     other = run(corpus, output, *systems, "--minutes", 1, code=1)
-    assert "was measured with minutes 0.02, cpu_clock True" in other
+    assert "was made with other settings: minutes 0.02, cpu_clock True" in other
 
 
 def test_the_pipeline_is_one_of_the_system_that_is_named(corpus, tmp_path, monkeypatch) -> None:
@@ -108,7 +108,7 @@ def test_results_of_other_data_are_not_taken_for_these(corpus, tmp_path) -> None
     run(own, output, *options)
     docs = list(DocBin().from_disk(own / "test.spacy").get_docs(spacy.blank("en").vocab))
     DocBin(docs=docs[:1]).to_disk(own / "test.spacy")
-    assert "was measured with data" in run(own, output, *options, code=1)
+    assert "was made with other settings: data" in run(own, output, *options, code=1)
 
 
 @pytest.fixture

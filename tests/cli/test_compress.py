@@ -61,7 +61,7 @@ def test_a_score_of_0_tells_nothing(folder, tmp_path):
     doc.spans["sc"] = [Span(doc, 3, 4, "PLACE")]
     DocBin(docs=[doc]).to_disk(tmp_path / "other.spacy")
     given = ("compress", folder / "model", tmp_path / "small", "--check", tmp_path / "other.spacy")
-    assert "finds nothing right in DATA" in run(*given, code=1)
+    assert "finds no right entity in DATA" in run(*given, code=1)
     assert not (tmp_path / "small").exists()
 
 
@@ -73,7 +73,7 @@ def test_slower_is_said():
         said: list[str] = []
         patch.setattr(command.msg, "warn", said.append)
         command.check(report, 0.3)
-    assert said == ["On this machine it is no faster at batch size 8."]
+    assert said == ["On this machine int8 is not faster at batch size 8."]
 
 
 def test_nothing_to_compress(folder, tmp_path):

@@ -82,7 +82,7 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
             each.start()
         time.sleep(2)
         process.send_signal(signal.SIGINT)
-        assert "The server has ended." in process.stdout.read()
+        assert "The server has stopped." in process.stdout.read()
         assert "Traceback" not in process.stderr.read()
         for each in asked:
             each.join()

@@ -53,10 +53,11 @@ def test_evaluate_one_pipeline(folder, tmp_path):
     assert "DNA 100.00 100.00 100.00 6 6" in printed
     assert "9 docs" in printed and "12 gold entities" in printed
     assert set(report["bootstrap"]["intervals"][0]) == {"p", "r", "f", "macro_f"}
-    assert "Scored on raw text; its tokens and sentences are those of the data." in printed
+    same = "the pipeline makes the same tokens and sentences as the data."
+    assert f"Scored on raw text: {same}" in printed
     assert "depth" not in printed
-    lacks = "6 of 12 gold entities have labels that the pipeline does not have (protein)"
-    assert report["warnings"] == [f"{lacks} and cannot find."]
+    lacks = "because it does not have their labels (protein)."
+    assert report["warnings"] == [f"The pipeline cannot find 6 of 12 gold entities, {lacks}"]
 
 
 def test_a_short_summary_and_all_of_it(folder):
@@ -80,7 +81,7 @@ def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):
     assert "Scored on raw text: tokens and sentences are the pipeline's own." in printed
     assert "strict micro, gold tokens 100.00 100.00 100.00 1 1" in printed
     assert "F is 0.00 on raw text and 100.00 with gold tokens" in printed
-    assert "The pipeline predicts no entity at all where there are" in printed
+    assert "The pipeline predicts no entity at all, although there are" in printed
     report = json.loads((tmp_path / "scores.json").read_text("utf8"))
     assert report["pipelines"][0]["gold_tokens"]["f"] == 1.0 and len(report["warnings"]) == 2
     page = tmp_path / "page.html"
@@ -94,7 +95,7 @@ def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):
     DocBin(docs=[doc, known, unknown], store_user_data=True).to_disk(tmp_path / "mixed.spacy")
     run("visualize", arguments[1], tmp_path / "mixed.spacy", page)
     data = page_data(page)
-    assert data["facts"]["predicted from"] == "raw text; of 1 docs the tokens of the data"
+    assert data["facts"]["predicted from"] == "raw text; for 1 docs the tokens of the data"
     DocBin(docs=[unknown]).to_disk(tmp_path / "words.spacy")
     run("visualize", arguments[1], tmp_path / "words.spacy", page)
     assert page_data(page)["facts"]["predicted from"] == "the tokens of the data"
@@ -109,7 +110,7 @@ def test_a_threshold_is_shown_beside_the_best(tmp_path):
     references = [example.reference for example in make_examples(nlp)]
     DocBin(docs=references).to_disk(tmp_path / "gold.spacy")
     printed = run("evaluate", tmp_path / "model", tmp_path / "gold.spacy")
-    assert "component threshold F best on this data F there" in printed and "ner 0.5" in printed
+    assert "component threshold F best on this data its F" in printed and "ner 0.5" in printed
     assert "tuned on this data" not in printed  # nothing that it finds is right
 
 
@@ -133,7 +134,7 @@ def test_what_teach_wrote_is_no_gold(tmp_path):
     for command in (("evaluate",), ("inspect", tmp_path / "taught.spacy")):
         paths = [tmp_path / "model"] if len(command) == 1 else []
         printed = run(*command, *paths, tmp_path / "taught.spacy")
-        assert "spans of 1 of 1 docs" in printed and "not gold annotation" in printed
+        assert "In 1 of 1 docs of" in printed and "not gold annotation" in printed
     doc.spans["other"] = doc.spans.pop("sc")
     doc.spans["sc"] = [Span(doc, 0, 1, "GPE")]
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "taught.spacy")
@@ -174,8 +175,14 @@ def test_evaluate_reports_what_it_cannot_use(folder, tmp_path, model, data, opti
         ((), "MODEL and DATA are missing"),
         (("right/model",), "DATA is missing, a .spacy file or folder with gold annotation"),
         (("gold.spacy",), "MODEL is missing, there is only"),
-        (("gold.spacy", "right/model"), "gold.spacy is gold data, but stands for a pipeline"),
-        (("right/model", "wrong/model"), "wrong/model is a pipeline, but stands for the gold data"),
+        (
+            ("gold.spacy", "right/model"),
+            "gold.spacy is gold data, but a pipeline is expected in its place",
+        ),
+        (
+            ("right/model", "wrong/model"),
+            "wrong/model is a pipeline, but gold data is expected in its place",
+        ),
     ],
 )
 def test_arguments_are_checked_before_anything_is_loaded(folder, arguments, problem):

@@ -114,9 +114,9 @@ def test_data_without_entities(data, tmp_path):
     doc.spans["sc"] = []
     path = tmp_path / "none.spacy"
     DocBin(docs=[doc]).to_disk(path)
-    assert "dev has no entities: a training is scored on it." in run("inspect", data, path)
+    assert "dev has no entities, but training is scored on it." in run("inspect", data, path)
     printed = " ".join(run("inspect", path, code=1).split())
-    assert "That group of spans is empty in each doc" in printed and "Choose" not in printed
+    assert "That span group is empty in every doc" in printed and "Choose" not in printed
     DocBin().to_disk(path)
     assert "There are no docs." in " ".join(run("inspect", path, code=1).split())
 
@@ -151,7 +151,7 @@ factory = "spancat"
         ("ner = 1", "has none of the components"),
         ('[components.ner]\nfactory = "piqn_ner"\nmodel = 3', "'ner': its model must be a block"),
         (SPANCAT + "sizes = 3", "Component 'ner': 'int' object is not iterable"),
-        (SPANCAT, "Component 'ner': there is no 'sizes'"),
+        (SPANCAT, "Component 'ner': 'sizes' is missing"),
         ("[components.ner", "odd.cfg: "),
         ("ner = 1\nner = 2", "odd.cfg: "),
         ("ner = ${x.y}", "odd.cfg: "),

@@ -211,7 +211,8 @@ def test_pipelines_that_cannot_pick(tmp_path):
     ruler.add_patterns([{"label": "GPE", "pattern": "Paris"}])  # type: ignore[attr-defined]
     nlp.to_disk(tmp_path / "both")
     said = all_of(pick(tmp_path / "both", texts, tmp_path / "a.json", code=1))
-    assert "have no scores in the end: a component behind 'ner' changes them" in said
+    assert "have no scores at the end of the pipeline" in said
+    assert "a component after 'ner' changes them. Remove that component." in said
 
 
 @Language.component("tests_picky")

@@ -100,7 +100,7 @@ def test_a_folder_with_several_splits_is_no_file(tmp_path) -> None:
     for name in ("dev", "train", "more/other"):
         (tmp_path / f"{name}.spacy").touch()
     (warning,) = read_as_one(tmp_path)
-    assert f"{tmp_path} holds train.spacy, dev.spacy" in warning and "Give the file" in warning
+    assert f"{tmp_path} contains train.spacy, dev.spacy" in warning and "give that file" in warning
     assert read_as_one(tmp_path / "dev.spacy") == read_as_one(tmp_path / "more") == []
 
 

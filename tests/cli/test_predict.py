@@ -190,10 +190,14 @@ def test_pipelines_without_scores_thresholds_or_spans(tmp_path):
     "name, content, says",
     [
         ("none.txt", None, "none.txt: no such file or folder"),
-        ("in.md", b"text", "is of no known kind. Expected .parquet"),
+        ("in.md", b"text", "has an unknown file type. Expected .parquet"),
         ("in.txt", b"", "holds no texts"),
         ("in.csv", b"", "holds no texts"),
-        ("in.csv", b"body\nx\n", "no column 'text'. Its columns: 'body'. Give --text"),
+        (
+            "in.csv",
+            b"body\nx\n",
+            "no column 'text'. Its columns: 'body'. Name the right one with --text",
+        ),
         ("in.jsonl", b'{"text": "p53"}\n{"text": null}\n', "'in.jsonl:2': there is no text"),
         ("in.txt", b"p53\n\xff\n", "'in.txt:2': the text is not UTF-8"),
         ("long.txt", b"p53\n" + b"a " * 500_001, "'long.txt:2' has 1000002 characters"),

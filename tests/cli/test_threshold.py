@@ -59,7 +59,7 @@ def test_thresholds_are_those_for_raw_text_where_it_is_known(folder):
     DocBin(docs=docs).to_disk(folder / "unknown.spacy")
     assert "'ner': threshold 0." in run("threshold", folder / "model", folder / "known.spacy")
     printed = run("threshold", folder / "model", folder / "unknown.spacy", code=1)
-    assert "texts of 10 docs are not known" in printed and "no right entity" in printed
+    assert "For 10 docs only the words are known" in printed and "no right entity" in printed
 
 
 def test_what_cannot_be_used_is_named_and_nothing_is_written(folder):
@@ -68,11 +68,11 @@ def test_what_cannot_be_used_is_named_and_nothing_is_written(folder):
     nlp.add_pipe("sentencizer")
     nlp.to_disk(folder / "rules")
     printed = run("threshold", folder / "rules", data, "-o", output, code=1)
-    assert "No threshold in" in printed and "'sentencizer': it has no threshold" in printed
+    assert "No threshold of" in printed and "'sentencizer': it has no threshold" in printed
     printed = run("threshold", model, folder / "gone.spacy", "-o", output, code=1)
     assert "gone.spacy" in printed and not output.exists()
     (folder / "letters").mkdir()
     (folder / "letters" / "one.txt").write_text("kept")
     printed = run("threshold", model, data, "-o", folder / "letters", code=1)
-    assert "holds no meta.json" in printed
+    assert "already exists and has no meta.json" in printed
     assert (folder / "letters" / "one.txt").read_text() == "kept"

@@ -475,10 +475,10 @@ def test_model_without_weights_can_be_saved_and_says_so_when_used():
         ({"char_width": 8, "rnn_layers": 0}, "rnn_layers must be a whole number of at least 1"),
         ({"char_width": 8, "width": 0}, "width must be null or a whole number of at least 1"),
         ({"char_width": 8, "batch_words": 0}, "batch_words must be a whole number of at least 1"),
-        ({"char_width": 8, "tok2vec_in_rnn": False}, "without tok2vec_in_rnn there must be"),
+        ({"char_width": 8, "tok2vec_in_rnn": False}, "without tok2vec_in_rnn, a word_rnn"),
         (
             {"tok2vec": True, "word_rnn": "gru", "tok2vec_in_rnn": False},
-            "without tok2vec_in_rnn there must be",
+            "without tok2vec_in_rnn, a word_rnn",
         ),
     ],
 )

@@ -186,7 +186,7 @@ def test_replaced_config():
 
 
 def test_too_few_layers(bert):
-    with pytest.raises(ValueError, match=r"mean of the last 6 layers.*gives 5\. Set n_layers"):
+    with pytest.raises(ValueError, match=r"for the last 6 layers.*gives 5\. Set n_layers"):
         make_nlp(bert, LAYERS + 1)
     make_nlp(bert, LAYERS)
 
@@ -195,7 +195,7 @@ def test_too_few_layers(bert):
     ("settings", "message"),
     [
         ({"n_layers": 0}, "n_layers must be positive"),
-        ({"transformer_config": {"output_hidden_states": False}}, "take the setting out"),
+        ({"transformer_config": {"output_hidden_states": False}}, "remove the setting"),
     ],
 )
 def test_settings_that_cannot_work(settings: Dict[str, Any], message: str):
@@ -209,7 +209,9 @@ def test_a_transformer_that_gives_pieces_is_refused(bert, tmp_path):
     nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec.tok2vec"])
     nlp.remove_pipe("transformer")
     nlp.to_disk(tmp_path)
-    with pytest.raises(ValueError, match=r"gives pieces, not words.*Tok2VecTransformer.v3"):
+    with pytest.raises(
+        ValueError, match=r"gives vectors of pieces, not of words.*Tok2VecTransformer.v3"
+    ):
         spacy.load(tmp_path)
     config = Config().from_disk(tmp_path / "config.cfg")
     tok2vec = config["components"]["piqn_ner"]["model"]["tok2vec"]["tok2vec"]

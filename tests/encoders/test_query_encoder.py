@@ -629,7 +629,8 @@ def test_interaction_of_queries_is_the_same_in_encoder_and_head(in_encoder):
     [(build_query_encoder("anywhere"), "words"), (Linear(), "encoder")],
 )
 def test_queries_of_the_encoder_and_a_head_that_reads_them_need_each_other(encoder, source):
-    with pytest.raises(ValueError, match=r"'encoder' and the tok2vec .*QueryEncoder.* need each"):
+    together = r"'encoder' and the tok2vec .*QueryEncoder.* can only be used together"
+    with pytest.raises(ValueError, match=together):
         make_architecture(get_system("piqn"))(encoder, query_source=source)
 
 

@@ -240,7 +240,7 @@ def test_a_rate_for_an_encoder_from_scratch_is_warned_of_once(
         warnings.simplefilter("always")
         for _ in range(2):
             nlp.update(make_examples(nlp), sgd=optimizer)
-    about = [str(each.message) for each in caught if "learns at a rate of" in str(each.message)]
+    about = [str(each.message) for each in caught if "has a learning rate of" in str(each.message)]
     assert len(about) == warned and all("'ner'" in text and "0.001" in text for text in about)
 
 

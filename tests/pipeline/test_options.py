@@ -38,7 +38,7 @@ WRONG_SHARED = [
     ("overlap", "falt", 'one of "any", "no_crossing", "flat"'),
     ("set_ents", "outer", 'null or one of "outermost", "innermost", "highest"'),
     ("labels_per_span", 0, "null or a whole number of at least 1"),
-    ("spans_key", "", "text that is not empty"),
+    ("spans_key", "", "a non-empty text"),
     ("split_sentences", 1, "true or false"),
     ("window", "5", "a whole number of at least 1"),
     ("adversarial", -1.0, "a number of at least 0"),

@@ -102,16 +102,16 @@ class DiffusionSettings(ModelSettings):
     schedule: schedule of the noise.
     timesteps: timesteps of the noise schedule (T).
     scale: half the width of the interval that positions are mapped to (lambda).
-    n_spans: noisy spans of a sentence in training, never fewer than it has entities; null: as many
-        as `spans_per_word` says.
-    spans_per_word: noisy spans for each word in training; a short sentence counts as 30 words.
+    n_spans: noisy spans per sentence in training, but at least as many as it has entities; null:
+        the number follows from `spans_per_word`.
+    spans_per_word: noisy spans per word in training; a shorter sentence counts as 30 words.
     repetition: share of the noisy spans that start as copies of gold entities: 1 is the paper's
         repetition strategy, 0 its random strategy.
-    candidate_weight: weight of a loss that teaches the classifier labels and None on entities,
-        spans beside them and noisy spans, whatever the pointers find; needed by `score = "label"`.
-        Without effect on the variants of the paper and the authors.
-    word_weight: weight of a loss that teaches each word whether an entity starts or ends there; the
-        pointers add these scores. 0: no such scores.
+    candidate_weight: weight of a loss that trains the classifier, for labels and None, on entities,
+        spans near them and noisy spans, whatever the pointers find; needed by `score = "label"`. It
+        has no effect in the variants "paper" and "authors".
+    word_weight: weight of a loss that predicts for each word whether an entity starts or ends
+        there; these scores are added to those of the pointers. 0: no such scores.
     """
 
     variant: str = setting("default", choices=VARIANTS, source="configs/diffusion_paper.cfg")
@@ -157,18 +157,18 @@ class DiffusionOptions(Options):
 
     threshold: smallest score of a span.
     steps: denoising steps.
-    n_spans: noisy spans of a sentence; null: as many as `spans_per_word` says.
-    spans_per_word: noisy spans for each word; a short sentence counts as 30 words.
-    eta: noise of the steps: 0, none (the paper); 1, as much as in the forward process (authors'
-        code).
+    n_spans: noisy spans per sentence; null: the number follows from `spans_per_word`.
+    spans_per_word: noisy spans per word; a shorter sentence counts as 30 words.
+    eta: noise added in the steps: 0, none (the paper); 1, as much as in the forward process
+        (authors' code).
     score: what a score is: "sum", the mean of the probabilities of label and boundaries (a third of
         the paper's sum); "label", the probability of the label, for a model with a
         `candidate_weight`.
-    carried: which spans go on to the next step: the "distinct" ones, the first of those that find
-        the same words and are of one kind; or "all" (the paper).
+    carried: which spans are passed to the next step: "distinct", of those of one kind that find the
+        same words only the first; or "all" (the paper).
     found_in: which spans count: those of "every_step" or of the "last_step" (the paper).
-    seed: seed of the noise, which is the same for every text; without effect on a truncated process
-        without `eta`.
+    seed: seed of the noise, which is the same for every text. It has no effect in a truncated
+        process with `eta = 0`.
     """
 
     threshold: float = setting(0.7, least=0, most=1)

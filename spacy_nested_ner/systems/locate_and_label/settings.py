@@ -24,21 +24,21 @@ class LocateAndLabelSettings(ModelSettings):
     hidden_width: width of the word vectors.
     lstm_layers: layers of the word-level BiLSTM (section 2.1); 0: none, only a linear layer where
         the widths differ. The paper's config has its BiLSTM in the encoder.
-    grid_width: width of two convolutions over the grid of seeds, by first word and length, through
-        which filter and classifier know the neighbours of a span; 0 for none, the paper's form.
-    lengths: lengths of the seed spans, in words (section 2.2); null takes those of `seed_lengths`
-        for the longest entity of the training data.
+    grid_width: width of two convolutions over the grid of seeds, by first word and length, which
+        show filter and classifier the neighbours of a span; 0 for none, as in the paper.
+    lengths: lengths of the seed spans, in words (section 2.2); null takes those that
+        `seed_lengths` gives for the longest entity of the training data.
     regressor: how seeds are moved: "linear" (eq. 5); "sigmoid", by a sigmoid times the length of
-        the sentence (authors' code), which moves a boundary to the right only; null, not at all.
-    span_filter: a filter chooses the proposals among the seeds (eq. 1-3); false: every seed is one.
+        the sentence (authors' code), which can only move a boundary to the right; null, not at all.
+    span_filter: a filter chooses proposals among the seeds (eq. 1-3); false: all are proposals.
     classifier: how a span gets its label: "sigmoid", each label by itself, so that a span may carry
         several; "softmax", one choice among the labels and None (eq. 10).
     seed_iou: smallest IoU of a positive seed with an entity (alpha_1). The regressor learns to
         reach entities of up to the longest seed's length / `seed_iou` words.
-    soft_examples: examples that match an entity in part count less (eq. 11 with an eta of 1).
-    negatives: seeds without entity for each seed with one in training; null takes all.
-    rejected_share: how many of the seeds that the filter rejects regressor and classifier learn
-        from; 1: from all, as in the paper.
+    soft_examples: examples that match an entity only partly count less (eq. 11 with an eta of 1).
+    negatives: seeds without an entity per seed with one, in training; null for all.
+    rejected_share: share of the seeds rejected by the filter on which regressor and classifier are
+        still trained; 1: all, as in the paper.
     """
 
     hidden_width: int = setting(128, least=1, source="configs/locate_and_label_paper.cfg")
@@ -75,8 +75,9 @@ class LocateAndLabelSettings(ModelSettings):
 class LocateAndLabelOptions(Options):
     """Settings at run time. A score is the probability of the label after soft-NMS.
 
-    filter_threshold: smallest probability of a seed to become a proposal; 0 lets all pass. Below
-        0.2 train with a larger `rejected_share`: few seeds of less are learned from.
+    filter_threshold: smallest probability with which a seed becomes a proposal; 0 lets all pass.
+        For values below 0.2, train with a larger `rejected_share`: few seeds with a lower
+        probability are used in training.
     nms_iou: smallest IoU of spans that lower each other's scores.
     nms_decay: factor for the score of a span that overlaps a better one; 1 for no soft-NMS.
     """

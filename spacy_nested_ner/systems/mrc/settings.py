@@ -16,28 +16,29 @@ LIKELY = 0.1
 class MRCSettings(ModelSettings):
     """Settings of the model.
 
-    questions: the question of each label; a label without one is asked by a template.
+    questions: the question for each label; for a label without one, a template is used.
     question_source: more questions: a ready-made set ("ace", "conll", "few_nerd", "genia",
         "ontonotes") or a JSON file of questions by label, read at `initialize`; those in
-        `questions` come first.
+        `questions` take precedence.
     query_kind: what is asked: the question ("natural"), the name of the label ("pseudo") or its
         number in words ("index").
-    unanswered_share: share of the questions without an answer that a training step reads, drawn
-        anew each time.
-    joint_layers: layers of the transformer over a tok2vec, which read question and sentence
-        together; 0: one layer in which words attend to a question, for less time. Without effect on
+    unanswered_share: share of the questions without an answer that a training step reads, drawn at
+        random each time.
+    joint_layers: layers of a transformer on top of a tok2vec, which read question and sentence
+        together; 0: one layer in which words attend to a question, which is faster. No effect with
         a PairEncoder, which has its own.
     hidden_width: width of these layers.
     two_sided: starts are read from the first half of a word's vector, ends from the second.
     pairing: how starts and ends are paired: "match" scores each start with each end (section
         3.3.2); "span" scores them by the words between them, too; "nearest" takes the nearest end
         (the authors' code for flat entities).
-    candidates: pairs of start and end that the match score learns from: of gold ones and of those
-        with a probability of at least 0.1 ("gold_and_likely") or 0.5 ("gold_and_predicted").
+    candidates: starts and ends whose pairs the match score learns from: gold ones and those with a
+        probability of at least 0.1 ("gold_and_likely") or 0.5 ("gold_and_predicted"); only gold
+        ones ("gold"); or "all".
     boundary_loss: loss of starts and ends; "dice" is that of an early version of the paper,
         over a batch.
     batch_words: padded words (pieces with a PairEncoder) of questions and sentences that are read
-        at once, on a GPU 16 times as many: for memory and speed, it changes no span.
+        at once, on a GPU 16 times as many. It affects memory and speed, not the spans.
     """
 
     questions: Dict[str, str] = setting({}, source="section 3.1")
@@ -79,10 +80,10 @@ class MRCOptions(Options):
     """Settings at run time. With the nearest end, which is not matched, a score is the smaller one
     of the probabilities of start and end.
 
-    score: what a score is: "mean", the geometric mean of the probabilities of match, which counts
-        twice, start and end; "match", that of the match alone.
-    boundary_threshold: smallest probability of a start and of an end that are matched. The paper
-        has that of the match, 0.5. With the nearest end it is the `threshold`.
+    score: what a score is: "mean", the geometric mean of the probabilities of the match (counted
+        twice), the start and the end; "match", the probability of the match alone.
+    boundary_threshold: smallest probability of a start and of an end to be matched. The paper uses
+        0.5, as for the match. With the nearest end, `threshold` is used instead.
     decoding: what a start is paired with: "nested", each end that it matches; "flat", the nearest
         end.
     """

@@ -77,14 +77,14 @@ class PIQNSettings(ModelSettings):
         table of `n_queries` (section 3.1); "encoder", read by the encoder with the words (section
         3.2).
     n_queries: number of queries with `query_source = "learned"`.
-    queries_per_word: queries for each word with `query_source = "words"`. A sentence can have as
-        many entities as queries.
-    query_interaction: queries attend to each other; a query encoder must have the same.
+    queries_per_word: queries for each word with `query_source = "words"`. At most as many entities
+        can be found in a sentence as it has queries.
+    query_interaction: queries attend to each other; a query encoder must have the same setting.
     assignment: how gold entities are assigned to queries.
     quantity: share of the queries that are assigned a gold entity in training (Q / M); in the
-        default variant those whose word is too far from it lose it again.
-    match_anchor: cost of matching a query made from a word with an entity, for each word between
-        the two.
+        default variant, queries whose word is too far from their entity lose it again.
+    match_anchor: matching cost for each word between an entity and the word that a query is made
+        from.
     """
 
     variant: str = setting("default", choices=VARIANTS, source="eq. 4-7; configs/piqn_paper.cfg")

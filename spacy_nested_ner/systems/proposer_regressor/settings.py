@@ -28,13 +28,13 @@ class ProposerRegressorSettings(ModelSettings):
     attention_heads: attention heads of each layer of the regressor.
     classifier: what a label is read from: the words of the "span" that is found, or the "proposal"
         alone (the paper).
-    min_proposals: smallest number of proposals of a sentence. A shorter one gets more rounds of
-        them, so that one word can carry several labels; 0: one proposal per word (the paper).
+    min_proposals: minimum number of proposals for a sentence. A shorter sentence gets more than one
+        per word, so that one word can have several labels; 0: one proposal per word (the paper).
     without: parts to leave out: the backward block of the pyramid; the spatial modulation of the
         attention; the gated update of the query; the label in the query; the refinement of the
         location, or of the label, from layer to layer.
-    batch_words: padded words that the head reads at once, on a GPU 16 times as many: for memory
-        and speed, it changes no span.
+    batch_words: padded words that the head reads at once, on a GPU 16 times as many. It affects
+        memory and speed, not the spans.
     """
 
     hidden_width: int = setting(
