@@ -70,10 +70,12 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     """
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / marker).is_file():
-        raise ValueError(f"{path} is there and holds no {marker}. Give another folder.")
+        raise ValueError(f"{path} already exists and has no {marker}. Give another folder.")
     path = path.resolve()
     if Path.cwd().is_relative_to(path):
-        raise ValueError(f"{path} is the current folder, which cannot be replaced. Give another.")
+        raise ValueError(
+            f"{path} is the current folder, which cannot be replaced. Give another folder."
+        )
     if os.path.ismount(path):
         raise ValueError(
             f"{path} is a mounted volume, which cannot be replaced. Give a folder in it."
@@ -131,9 +133,11 @@ def _is_ours(draft: Path) -> bool:
 
 def _check_file(path: Path) -> None:
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder, where a file is to be written.")
+        raise IsADirectoryError(f"{path} is a folder, but a file is to be written there.")
     if path.exists() and not path.is_file():
-        raise FileExistsError(f"{path} is there and no regular file. Give another path.")
+        raise FileExistsError(
+            f"{path} already exists and is not a regular file. Give another path."
+        )
 
 
 @contextmanager

@@ -188,7 +188,7 @@ def test_the_draft_of_a_process_that_lives_stays(tmp_path):
 
 def test_a_device_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileExistsError, match="no regular file"):
+    with pytest.raises(FileExistsError, match="not a regular file"):
         write_set(tmp_path, ["pipe"], "new")
     assert os.listdir(tmp_path) == ["pipe"]
 

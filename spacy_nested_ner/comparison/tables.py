@@ -119,4 +119,4 @@ def verdict(results: Sequence[Result]) -> str:
     if any(mean.n < 2 for mean in means.values()):
         return f"{text} One seed says little: repeat --seed for means with intervals."
     close = [name for name, mean in others if mean.may_reach(ahead)]
-    return f"{text} As good, as far as these seeds tell: {', '.join(close)}." if close else text
+    return f"{text} Perhaps as good, judging by these seeds: {', '.join(close)}." if close else text

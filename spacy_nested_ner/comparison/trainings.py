@@ -110,7 +110,9 @@ def _check_settings(task: Task) -> None:
     if not task.target.exists():
         return
     if other := other_settings(srsly.read_json(task.target)["settings"], task.settings):
-        raise ValueError(f"{task.target} was measured with {other}. Give another output folder.")
+        raise ValueError(
+            f"{task.target} was made with other settings: {other}. Give another output folder."
+        )
 
 
 def other_settings(found: Dict[str, Any], wanted: Dict[str, Any]) -> str:
@@ -133,8 +135,8 @@ def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, 
             return pool.submit(one, task).result()
         except BrokenProcessPool as err:
             raise ChildProcessError(
-                f"{task.target}: the process of this training died, perhaps for lack of memory. "
-                "What is done is kept: the same command goes on from here."
+                f"{task.target}: the process of this training died, perhaps because memory ran "
+                "out. Finished trainings are kept: run the same command again to continue."
             ) from err
 
 

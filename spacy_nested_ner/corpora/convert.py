@@ -48,7 +48,7 @@ def convert_corpus(
             if record.split not in SPLITS:
                 raise ValueError(
                     f"{record.doc_id}: the record belongs to no split. Read the corpus with "
-                    "read_corpus, which divides it, or set record.split."
+                    "read_corpus, which splits it, or set record.split."
                 )
             for doc, dropped in options.problems.stop(
                 record_to_docs(record, nlp, spans_key, options)

@@ -74,7 +74,7 @@ def check_data(path: Path) -> List[Path]:
         raise ValueError(f"{path} is a folder without .spacy files. Expected gold data.")
     for file in files:
         if not file.is_file():
-            raise ValueError(f"{file} is no regular file. Expected gold data in a .spacy file.")
+            raise ValueError(f"{file} is not a regular file. Expected gold data in a .spacy file.")
     return files
 
 
@@ -145,7 +145,7 @@ class DocBinWriter:
         size = self._parts[name].tell()
         if size > _LARGEST:
             raise ValueError(
-                "A .spacy file cannot hold so many tokens (its arrays end at 4 GiB). "
+                "A .spacy file cannot hold so many tokens (its arrays are limited to 4 GiB). "
                 "Convert the corpus in several parts and train on a folder of .spacy files."
             )
         packed.write(_bytes_header(size))

@@ -101,7 +101,7 @@ def _prepend(first: Record, records: Iterator[Record]) -> Iterator[Record]:
 
 
 def _nothing(corpus_format: str, sources: Sequence[Source], problems: Problems) -> CorpusError:
-    problem = f"no documents of the format {corpus_format!r} in it."
+    problem = f"no documents in the format {corpus_format!r}."
     if problems.count:
         problem = (
             f"nothing is left after {problems.count} errors. The first: {problems.messages[0]}"
@@ -112,6 +112,6 @@ def _nothing(corpus_format: str, sources: Sequence[Source], problems: Problems) 
 def _mixed(record: Record) -> CorpusError:
     return CorpusError(
         "some inputs belong to train, dev or test by their name and others do not. Say which is "
-        "which: write train=PATH, dev=PATH or test=PATH, or divide all anew with --resplit.",
+        "which: write train=PATH, dev=PATH or test=PATH, or split them all with --resplit.",
         record.doc_id,
     )

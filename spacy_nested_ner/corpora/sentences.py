@@ -92,7 +92,9 @@ def word_places(text: str, words: Iterable[str]) -> List[Tuple[int, int]]:
         places.append((position, position + len(word)))
         position += len(word)
     if text[position:].strip():
-        raise ValueError(f"the words end before the text: {text[position : position + 20]!r}.")
+        raise ValueError(
+            f"the text goes on after the last word: {text[position : position + 20]!r}."
+        )
     return places
 
 

@@ -75,7 +75,9 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
         )
     found = [(file, split) for file, split in named if split and file not in folders]
     if not found:
-        problem = "no file in this folder has train, dev or test in its name. Name the files."
+        problem = (
+            "no file in this folder has train, dev or test in its name. Give the files as inputs."
+        )
         raise CorpusError(problem, path)
     return sorted(found, key=lambda pair: SPLITS.index(pair[1]))
 
@@ -129,7 +131,7 @@ def check_fractions(fractions: Sequence[float]) -> None:
     """Raise ValueError unless these are three numbers of at least 0 that sum up to 1."""
     if len(fractions) != 3 or not (min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-6):
         raise ValueError(
-            f"Fractions of train, dev and test must be three numbers of at least 0 with sum 1, "
+            f"Fractions of train, dev and test must be three numbers of at least 0 that sum to 1, "
             f"such as 0.8,0.1,0.1, not {','.join(map(str, fractions))}."
         )
 

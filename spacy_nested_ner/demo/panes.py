@@ -159,7 +159,7 @@ def _check(text: str, nlp: Language) -> None:
         text.encode("utf8")
     except UnicodeEncodeError as err:
         raise Unreadable(
-            f"Character {err.start + 1:,} of the text is half of a surrogate pair, which is no "
+            f"Character {err.start + 1:,} of the text is half of a surrogate pair, not a "
             "character. Delete it."
         ) from err
 

@@ -119,8 +119,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as err:
         raise OSError(
-            f"Cannot listen on {host}, port {port}: {err}. Give another --port (0 takes any that "
-            "is free), or the --host of this machine that it is to be reached by."
+            f"Cannot listen on {host}, port {port}: {err}. Give another --port (0 for any free "
+            "one), or an address of this machine as --host."
         ) from err
 
 
@@ -173,7 +173,7 @@ async def _json(request: Request) -> Any:
     try:
         return json.loads(await request.body())
     except (ValueError, RecursionError) as err:
-        raise HTTPException(400, "This is no JSON.") from err
+        raise HTTPException(400, "This is not JSON.") from err
 
 
 def _wanted(body: Any, n_panes: int, run: str) -> Tuple[int, Dict[str, Any]]:
@@ -181,7 +181,7 @@ def _wanted(body: Any, n_panes: int, run: str) -> Tuple[int, Dict[str, Any]]:
     panes of that."""
     given = dict(body) if isinstance(body, dict) else {}
     if given.pop("run", run) != run:
-        raise HTTPException(409, "The command has been started anew. Reload the page.")
+        raise HTTPException(409, "The server has been restarted. Reload the page.")
     pane, text = given.pop("pane", None), given.get("text")
     known = given.keys() <= {"text", "threshold", "overlap"}
     threshold, overlap = given.get("threshold"), given.get("overlap")
@@ -190,8 +190,8 @@ def _wanted(body: Any, n_panes: int, run: str) -> Tuple[int, Dict[str, Any]]:
     if not known or not isinstance(text, str) or pane not in range(n_panes):
         raise HTTPException(
             400,
-            f"Send an object with pane (a number below {n_panes}), text and, if they are not to be "
-            "the component's own, threshold (0 to 1) and overlap "
+            f"Send an object with pane (a number below {n_panes}), text and, to override "
+            "those of the component, threshold (0 to 1) and overlap "
             f"({', '.join(map(json.dumps, OVERLAP))}).",
         )
     return int(pane), given

@@ -70,7 +70,7 @@ def make_fit_threshold() -> Callable[[Language], Language]:
         # That nothing is right yet is to be expected of the first checkpoints.
         if reason != NOTHING_RIGHT and name not in warned:
             warned.add(name)
-            warnings.warn(f"Component '{name}': its threshold stays, {reason}.", stacklevel=3)
+            warnings.warn(f"Component '{name}': its threshold is kept: {reason}.", stacklevel=3)
 
     def fit_threshold(nlp: Language) -> Language:
         if _is_interrupted():
@@ -198,11 +198,11 @@ def make_console_logger(
 
 def _how_to_go_on(nlp: Language, saved_to: str) -> str:
     if not saved_to:
-        return "That was before the first score: there is nothing to go on from."
+        return "That was before the first evaluation: nothing was saved to continue from."
     source = shlex.quote(srsly.json_dumps({"source": Path(saved_to).as_posix()}))
     learning = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
     again = " ".join(f"--components.{name} {source}" for name in learning)
-    return f"To go on from {saved_to}, train again with another --output and\n{again}"
+    return f"To continue from {saved_to}, train again with another --output and\n{again}"
 
 
 def _problems(
@@ -222,9 +222,9 @@ def _problems(
     is_empty = bool(missing or not best) and _dev_is_empty(nlp)
     if missing and not is_empty:  # data without gold have no scores either
         found.append(
-            f"No component gives {', '.join(missing)}, which [training.score_weights] names: that "
-            "counts as 0. Leave out the [components.NAME.scorer] of another factory (nested_f), "
-            "set set_ents (ents_f), or name other scores."
+            f"[training.score_weights] names {', '.join(missing)}, but no component computes this, "
+            "so it counts as 0. For nested_f, remove a [components.NAME.scorer] that comes from "
+            "another factory; for ents_f, set set_ents; or name other scores."
         )
         if not best:
             return found
@@ -238,14 +238,14 @@ def _problems(
     elif cut and (rising or not best):
         return [
             *found,
-            f"{cut} ended the training at step {last_step} of {training['max_steps']}. Learning "
-            f"rate and scoring follow max_steps: set --training.max_steps {last_step} or more, "
-            f"and --training.{cut} 0.",
+            f"{cut} ended the training at step {last_step} of {training['max_steps']}. The "
+            "schedules of learning rate and evaluation follow max_steps: set --training.max_steps "
+            f"{last_step} or more, and --training.{cut} 0.",
         ]
     if not best and fitted:
         found.append(
             "The score is 0: no right entity in the dev data reaches the threshold of the config. "
-            f"The saved pipeline has a lower one. Train longer ({length})."
+            f"The saved pipeline has a lower threshold. Train longer ({length})."
         )
     elif not best and is_empty:
         found.append(
@@ -259,7 +259,7 @@ def _problems(
         )
     elif best_step == 0 < last_step:
         found.append(
-            f"model-best is that of step 0 of {last_step}: no later score was better. Score more "
+            f"model-best is from step 0 of {last_step}: no later score was better. Evaluate more "
             "often (--training.eval_frequency) or lower the learning rate."
         )
     if rising:

@@ -78,15 +78,15 @@ WHOLE_DOC = (
 )
 
 TOO_FAST = (
-    "its pretrained encoder learns at a rate of {rate:g}, at which it forgets what it knows. Take "
-    "the optimizer of a shipped config, `spacy_nested_ner.AdamW.v1` with a learn_rate of 0.0001 or "
-    "less for the encoder and a head_learn_rate of 0.001"
+    "its pretrained encoder has a learning rate of {rate:g}, so high that it forgets what it "
+    "knows. Use the optimizer of a shipped config, `spacy_nested_ner.AdamW.v1` with a learn_rate "
+    "of 0.0001 or less for the encoder and a head_learn_rate of 0.001"
 )
 
 NOT_LEARNING = (
-    "its learning rate has been 0 for two updates, and it learns nothing. In a loop of your own "
-    "call optimizer.step_schedules() after each nlp.update, or give the optimizer a number, not a "
-    "schedule; in a config compare total_steps of the schedule with max_steps of [training]"
+    "its learning rate has been 0 for two updates, and it learns nothing. In your own training "
+    "loop, call optimizer.step_schedules() after each nlp.update, or give the optimizer a number, "
+    "not a schedule; in a config, compare total_steps of the schedule with max_steps of [training]"
 )
 
 
@@ -167,8 +167,8 @@ class NestedNER(SavedPipe):
         if not self.labels:
             raise ValueError(
                 self._says(
-                    f"no labels to initialize with: {found.problem(self.key)}, or give labels at "
-                    "initialize or by add_label"
+                    f"no labels to initialize with: {found.problem(self.key)}. Or give labels to "
+                    "initialize or add_label"
                     if labels is None
                     else "the list of labels given to initialize is empty"
                 )
@@ -227,8 +227,8 @@ class NestedNER(SavedPipe):
             raise ValueError(
                 self._says(
                     "it has no weights yet. Call nlp.initialize, or load a trained pipeline. "
-                    "Trained components beside it would begin anew: there, call "
-                    f"nlp.get_pipe('{self.name}').initialize(lambda: examples, nlp=nlp)"
+                    "nlp.initialize resets all other components. To keep trained ones, call "
+                    f"nlp.get_pipe('{self.name}').initialize(lambda: examples, nlp=nlp) instead"
                 )
             )
         self._check_labels()
@@ -344,17 +344,18 @@ class NestedNER(SavedPipe):
         if writer == self.name:
             return
         if writer is not None or group:
-            whose = "that were there before" if writer is None else f"of a component '{writer}'"
+            whose = "that were there before" if writer is None else f"of component '{writer}'"
             self._warn_once(
                 "replaced",
-                f"it replaces spans {whose} under spans_key '{self.key}'. If another component has "
-                "set them, not the docs brought them along, give each a spans_key of its own",
+                f"it replaces spans {whose} under spans_key '{self.key}'. If another component set "
+                "these spans (rather than the input docs), give each component its own spans_key",
             )
         if sets_ents and doc.ents:
             self._warn_once(
                 "ents",
-                "it replaces the doc.ents that were there before, as set_ents says. To keep them, "
-                "put what sets them after it, as an entity_ruler, or set set_ents to null",
+                "it replaces the doc.ents that were there before, because set_ents is set. To keep "
+                "them, move the component that sets them, such as an entity_ruler, after this one, "
+                "or set set_ents to null",
             )
 
     def pipe(

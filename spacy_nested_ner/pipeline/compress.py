@@ -53,7 +53,7 @@ def compress(nlp: Language) -> List[str]:
         raise ValueError(
             "there is nothing to compress: "
             + (why or "the pipeline has no components")
-            + ". What can be compressed is a pretrained transformer in one of the encoders "
+            + ". Only a pretrained transformer in one of these encoders can be compressed: "
             + ", ".join(ENCODERS)
         )
     for name in refused:
@@ -72,9 +72,9 @@ def _reason(model: Any, shims: List[Any]) -> str:
     if isinstance(model, Model):
         if any(node.name == "hf-pytorch" for node in model.walk()):
             return (
-                "has a transformer of spacy-transformers' own; with "
-                "spacy_nested_ner.LayerMeanTransformer.v1 and n_layers = 1 it would be the same "
-                "and could be compressed"
+                "has a model of spacy-transformers; "
+                "spacy_nested_ner.LayerMeanTransformer.v1 with n_layers = 1 gives the same vectors "
+                "and can be compressed"
             )
         if listens(model):
             return "takes its vectors from another component"

@@ -74,7 +74,7 @@ class ConfiguredPipe(TrainablePipe):
         ):
             raise ValueError(self._says(f"labels must be a list of texts, got {labels!r}"))
         if len(set(labels)) < len(labels):
-            raise ValueError(self._says(f"labels must differ, got {labels!r}"))
+            raise ValueError(self._says(f"labels must be unique, got {labels!r}"))
         numbers: List[Any] = [None]
         if isinstance(seen, dict):  # a pipe of an older version may know less
             seen = self.cfg["learned_from"] = {**NOTHING_SEEN, **seen}

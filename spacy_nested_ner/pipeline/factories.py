@@ -85,13 +85,14 @@ def check_model(name: str, system: System, model: Model) -> None:
     problem = f"factory '{system.factory}' takes the model {system.registered}"
     if found not in TABLE:
         raise ValueError(
-            f"Component '{name}': {problem}, got the model '{model.name}'. Of another factory's "
-            f"[components.{name}.model] keep the tok2vec alone, and leave out its scorer."
+            f"Component '{name}': {problem}, got the model '{model.name}'. If "
+            f"[components.{name}.model] comes from another factory, keep only its tok2vec and "
+            "remove its scorer."
         )
     other = get_system(found)
     raise ValueError(
-        f"Component '{name}': {problem}, got {other.registered}. Take factory '{other.factory}' or "
-        "the other model."
+        f"Component '{name}': {problem}, got {other.registered}. Use factory '{other.factory}' or "
+        f"the model {system.registered}."
     )
 
 
@@ -120,7 +121,7 @@ def register_system(system: System) -> None:
         other = get_system(system.name)
         if (other.package, other.architecture) != (system.package, system.architecture):
             raise ValueError(
-                f"There is a system '{system.name}' already, {other.registered} of "
+                f"There is already a system '{system.name}', {other.registered} of "
                 f"{other.package}. Give yours another name."
             )
     TABLE[system.name] = system

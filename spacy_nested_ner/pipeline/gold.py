@@ -22,19 +22,19 @@ TAUGHT = "taught"
 spaCy's augmenters drop the attributes of a group."""
 
 LOST_REMEDY = {
-    "empty": "they hold no word; check the annotation",
+    "empty": "they contain no word; check the annotation",
     "no label": "give each span a label",
     "misaligned": "their boundaries fall inside tokens; check the language of the pipeline, "
     "its tokenizer and the annotation",
-    "unknown label": "add the labels at initialize or with add_label; a component taken by source "
-    "is not initialized: add_label and save its pipeline before training",
-    "across segments": "no sentence or window holds them; check the sentence boundaries or set a "
+    "unknown label": "add the labels at initialize or with add_label; a sourced component is not "
+    "initialized: call add_label and save its pipeline before training",
+    "across segments": "they fit in no sentence or window; check the sentence boundaries or set a "
     "larger window and a smaller stride",
 }
 
 
 DROPPED = (
-    "spaCy's corpus reader drops all spans where it cuts docs: set its max_length to 0 and "
+    "spaCy's corpus reader drops all spans of docs that it splits: set its max_length to 0 and "
     "gold_preproc to false"
 )
 
@@ -62,14 +62,15 @@ class GoldKeys(NamedTuple):
             return f"the training docs have no entity under spans_key '{spans_key}'"
         put = f"set doc.spans['{spans_key}'] ="
         if not self.docs and self.ents:
-            return f"no training doc has spans, but there is doc.ents: {put} list(doc.ents) in them"
+            ents = f"{put} list(doc.ents) in the docs"
+            return f"no training doc has spans, but there are doc.ents: {ents}"
         if not self.docs:
             return f"no training doc has spans. {DROPPED}"
         have = ", ".join(f"'{key}'" for key in sorted(self.docs))
         return (
             f"no training doc has spans under spans_key '{spans_key}'; the docs have {have}. Set "
-            "spans_key to the key of your annotation. Where another component writes to that key, "
-            f"{put} list(doc.spans[...]) in them instead"
+            "spans_key to the key of your annotation. If another component writes to that key, "
+            f"{put} list(doc.spans[...]) in the docs instead"
         )
 
     def without_key(self, spans_key: str) -> str:
@@ -79,9 +80,9 @@ class GoldKeys(NamedTuple):
         if spans_key not in self.docs or not count:
             return ""
         return (
-            f"{count} of {self.total} training docs have no doc.spans['{spans_key}']. They are "
-            "learned from as texts without entities. Give those an empty group, and leave out docs "
-            f"that are not annotated. {DROPPED}"
+            f"{count} of {self.total} training docs have no doc.spans['{spans_key}']. These "
+            "docs are used as texts without entities. If that is right, give them an empty group; "
+            f"leave out docs that are not annotated. {DROPPED}"
         )
 
 
@@ -115,16 +116,16 @@ def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
         return ""
     return (
         f"no doc of a batch has doc.spans['{spans_key}'], but there is {' and '.join(places)}. "
-        "They are learned from as texts without entities. Put the entities under that key, or set "
-        "spans_key to the key of your annotation (of a component taken by source in "
-        "nlp.get_pipe(name).cfg before its pipeline is saved: a config cannot change it)"
+        "These docs are used as texts without entities. Put the entities under that key, or set "
+        "spans_key to the key of your annotation (for a sourced component, set it in "
+        "nlp.get_pipe(name).cfg before saving its pipeline: a config cannot change it)"
     )
 
 
 def lost_gold(lost: Mapping[str, int], where: str) -> Dict[str, str]:
     """What to say of gold spans that cannot be learned from, by reason; see `gold_segments`."""
     return {
-        reason: f"{count} gold span(s) of {where} cannot be learned from ({reason}): "
+        reason: f"{count} gold span(s) of {where} cannot be used for training ({reason}): "
         f"{LOST_REMEDY[reason]}. Further cases are not reported"
         for reason, count in lost.items()
         if count
@@ -224,15 +225,15 @@ def drawn(reference: Doc, spans_key: str) -> List[Span]:
     if weights is None:
         if any(span.kb_id_ == TAUGHT for span in group):
             raise ValueError(
-                f"doc.spans['{spans_key}'] of '{reference.text[:40]}', of 'nested-ner teach', has "
-                f"lost its {WEIGHTS}. spaCy's augmenters drop them: set the augmenter of the "
+                f"doc.spans['{spans_key}'] of '{reference.text[:40]}', made by 'nested-ner teach', "
+                f"has lost its {WEIGHTS}. spaCy's augmenters drop them: set the augmenter of the "
                 "corpus reader to null."
             )
         return list(group)
     if len(weights) != len(group):
         raise ValueError(
             f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {len(group)} spans and "
-            f"{len(weights)} {WEIGHTS}. Give each span one, or none."
+            f"{len(weights)} {WEIGHTS}. Give every span a weight, or none of them."
         )
     wanted = np.asarray(weights, dtype=np.float64)
     if not ((wanted >= 0) & (wanted <= 1)).all():  # NaN is neither

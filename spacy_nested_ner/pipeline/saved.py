@@ -44,7 +44,7 @@ class SavedPipe(ConfiguredPipe):
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> SavedPipe:
         """Load the pipe; see `from_disk`."""
-        with self._loading("what the bytes hold"):
+        with self._loading("the content of the bytes"):
             saved = dict(srsly.msgpack_loads(bytes_data))
         exclude = list(exclude)
         parts = {name: saved[name] for name in PARTS if name in saved and name not in exclude}
@@ -97,7 +97,7 @@ class SavedPipe(ConfiguredPipe):
     def _check_labels(
         self,
         weights: str = "the weights",
-        remedy: str = "Put those back; further ones come by add_label",
+        remedy: str = "Restore the trained labels; add further ones with add_label",
     ) -> None:
         """Raises ValueError if the weights, as they are called here, belong to other labels."""
         trained = self.model.attrs["labels"]
@@ -125,7 +125,7 @@ class SavedPipe(ConfiguredPipe):
             with self._loading(place(name)):
                 found = _checksum(name, data)
             if found != saved[name]:
-                problem = f"is damaged or was replaced: {place(CHECKSUMS)} is of another"
+                problem = f"is damaged or was replaced: it does not match {place(CHECKSUMS)}"
                 raise ValueError(self._says(f"{place(name)} {problem}. {REMEDY}"))
 
     @contextmanager
@@ -167,13 +167,13 @@ class SavedPipe(ConfiguredPipe):
 
     def _after_loading(self, source: str) -> None:
         set_tok2vec(self.model)  # what was saved may point elsewhere
-        remedy = "Load cfg and model of one and the same training"
+        remedy = "Load cfg and model from the same training"
         self._check_labels(f"the weights in {source}", remedy)
         for label in self.cfg["labels"]:
             self.vocab.strings.add(label)
 
 
-REMEDY = "Copy the pipeline again, with cfg and model of one and the same training"
+REMEDY = "Copy the pipeline again, with cfg and model from the same training"
 
 
 def _checksums(parts: Mapping[str, bytes]) -> Dict[str, str]:

@@ -82,7 +82,7 @@ class Annotator:
         if on_error not in ON_ERROR:
             raise ValueError(f"on_error is {on_error!r}; expected one of {', '.join(ON_ERROR)}.")
         if batch_size < 1 or threads < 1:
-            raise ValueError("batch_size and threads are 1 or more.")
+            raise ValueError("batch_size and threads must be at least 1.")
         self.model = locate(model)
         self.hash = hash_of(self.model)
         self.text = text
@@ -182,8 +182,8 @@ class Annotator:
             return Row(error=text.problem)
         if len(text) > longest:
             return Row(
-                error=f"the text has {len(text)} characters, the pipeline takes {longest} at most. "
-                "Split it"
+                error=f"the text has {len(text)} characters, but the pipeline takes at most "
+                f"{longest}. Split it"
             )
         return None
 
@@ -208,7 +208,7 @@ class Annotator:
         if name not in batch.schema.names:
             has = ", ".join(map(repr, batch.schema.names)) or "none"
             raise ValueError(
-                f"The table has no column {name!r}. Its columns: {has}. Say which one holds what: "
+                f"The table has no column {name!r}. Its columns: {has}. Name the right ones: "
                 "Annotator(..., text=..., id=...)"
             )
         return batch.column(name)

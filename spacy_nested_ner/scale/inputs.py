@@ -84,7 +84,7 @@ def input_files(
     known = f"Expected {', '.join(KINDS)}, or a folder of them; {packed}."
     if path.is_file():
         if kind_of(path) not in KINDS:
-            raise InputError(f"{path} is of no known kind. {known}")
+            raise InputError(f"{path} has an unknown file type. {known}")
         return [(path.name, path)], []
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder. {known}")
@@ -179,7 +179,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
             done += len(batch)
             yield ids, [text for _, text in batch]
     if done < fragment.rows:
-        raise InputError(f"{fragment}: there are only {done}. Was the file changed? Start anew")
+        raise InputError(f"{fragment}: only {done} were found. Was the file changed? Start again")
 
 
 @contextmanager
@@ -217,7 +217,7 @@ def _not_utf8(byte: int) -> Unusable:
 
 def _missing(file: object, what: str, has: Sequence[str], option: str) -> InputError:
     columns = ", ".join(map(repr, has)) or "none"
-    remedy = f"Give --{option}"
+    remedy = f"Name the right one with --{option}"
     if any("\0" in name for name in has):
         remedy = f"They hold NUL characters; {REMEDY}"
     elif len(has) == 1 and (sign := next((each for each in ";\t" if each in has[0]), "")):
@@ -250,7 +250,7 @@ def _cut_parquet(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
         if not is_text(kind):
             raise InputError(
                 f"{path}: its column {columns.text!r} is {kind}, not text. Save it as strings, or "
-                "give --text"
+                "name another column with --text"
             )
         counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
     yield from enumerate(counts)
@@ -350,8 +350,8 @@ def _json_row(line: bytes) -> Union[Dict[str, Any], Unusable]:
     except UnicodeDecodeError as error:
         return _not_utf8(line[error.start])
     except (ValueError, RecursionError) as error:  # the second for lists deep in one another
-        return Unusable(f"the line is no JSON: {error}")
-    return row if isinstance(row, dict) else Unusable("the line is JSON, but no object")
+        return Unusable(f"the line is not JSON: {error}")
+    return row if isinstance(row, dict) else Unusable("the line is JSON, but not an object")
 
 
 def _json_text(row: Dict[str, Any], name: str) -> Text:

@@ -67,16 +67,16 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
     if path.is_file():
         if not resume:
             raise ValueError(
-                f"{folder} holds a run already. Go on with it (--resume), or give another folder"
+                f"{folder} already contains a run. Continue it (--resume), or give another folder"
             )
         if changes := _changes(srsly.read_json(path), manifest):
             raise ValueError(
-                f"{folder} was begun otherwise: {'; '.join(changes)}. Run with what it was begun "
-                "with, or give another folder"
+                f"The run in {folder} was started differently: {'; '.join(changes)}. Use the same "
+                "model, settings and input again, or give another folder"
             )
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there and holds no {MANIFEST}. Give another folder")
+        raise ValueError(f"{folder} already exists and has no {MANIFEST}. Give another folder")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, manifest)
 
@@ -102,7 +102,7 @@ def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:
     ]
     for name in sorted({*old["input"], *new["input"]}):
         if name not in new["input"]:
-            found.append(f"{name} is gone from the input")
+            found.append(f"{name} is no longer in the input")
         elif name not in old["input"]:
             found.append(f"{name} is new in the input")
         elif old["input"][name] != new["input"][name]:

@@ -115,8 +115,8 @@ def _read(model: str, expected_hash: str, gpu_id: int) -> LoadedPipeline:
     if found != expected_hash:
         raise ValueError(
             f"{model}: its files have the hash {found[:12]}, but the annotator was made for "
-            f"{expected_hash[:12]}. Copy the same pipeline to all machines, or make the annotator "
-            "anew"
+            f"{expected_hash[:12]}. Copy the same pipeline to all machines, or make a new "
+            "annotator"
         )
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)

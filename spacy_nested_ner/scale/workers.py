@@ -101,7 +101,7 @@ class _Worker:
         if code >= 0:
             return f"the worker ended with code {code}"
         name = signal.Signals(-code).name
-        return f"the worker was ended by {name}" + (
+        return f"the worker was killed by {name}" + (
             ", perhaps because memory ran out" if name == "SIGKILL" else ""
         )
 
@@ -162,7 +162,9 @@ class _Team:
         self.todo.appendleft(worker.fragment)
         self.failed_starts += 1
         if self.failed_starts == ATTEMPTS:
-            raise WorkersFail(f"{ATTEMPTS} workers ended before they had loaded it: {reason}")
+            raise WorkersFail(
+                f"{ATTEMPTS} workers ended before they had loaded the pipeline: {reason}"
+            )
 
     def _again(self, worker: _Worker, reason: str) -> None:
         """A fragment has failed: put it back, or give it up."""

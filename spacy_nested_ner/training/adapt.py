@@ -101,7 +101,10 @@ def adapt(
         if not math.isfinite(losses[-1]):
             raise ValueError(f"The loss is {losses[-1]}: a learning rate of {rate:g} is too high.")
     if not losses:
-        raise ValueError(f"{passes} passes over {len(parts)} short texts hide no word of them.")
+        raise ValueError(
+            f"In {passes} passes over {len(parts)} short texts no word was masked, so nothing was "
+            "learned. Give more text or more --passes."
+        )
     model.base_model.to("cpu").save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     tenth = max(1, len(losses) // 10)

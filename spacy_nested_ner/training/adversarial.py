@@ -29,16 +29,17 @@ def learn_twice(model: Model, learn: Callable[[], float], size: float) -> float:
     """
     if listens(model):
         raise NotAdversarial(
-            "adversarial training needs an encoder of the component's own: a listener would hand "
-            "the gradients of the first pass on twice. Set adversarial to 0, or give the component "
-            "a pretrained encoder of this package or a tok2vec of its own (nlp.replace_listeners)"
+            "adversarial training needs an encoder of the component's own: through a listener, the "
+            "gradients of the first pass would be counted twice. Set adversarial to 0, or give the "
+            "component a pretrained encoder of this package or a tok2vec of its own "
+            "(nlp.replace_listeners)"
         )
     with new_gradients(model):
         loss = learn()
         tables = embedding_tables(model)
         if not tables:
             raise NotAdversarial(
-                "adversarial training finds no embeddings that learn: the encoder must not be "
+                "adversarial training finds no trainable embeddings: the encoder must not be "
                 "frozen, and either be a pretrained one of this package or have spaCy's hashed "
                 "embeddings. Set adversarial to 0 or change the encoder"
             )

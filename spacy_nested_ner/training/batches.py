@@ -22,7 +22,7 @@ def batch_by_words(
     """
     if not 0 < smallest <= size or batches_per_pass <= 0:
         raise ValueError(
-            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 wants 0 < smallest <= size "
+            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 needs 0 < smallest <= size "
             f"and 0 < batches_per_pass, not smallest = {smallest}, size = {size}, "
             f"batches_per_pass = {batches_per_pass}."
         )

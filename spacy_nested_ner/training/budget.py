@@ -96,7 +96,7 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     Raises ValueError for another share, and for a second rate before the time has begun.
     """
     if not 0 <= warmup < 1:
-        raise ValueError(f"{LINEAR_OVER_TIME}: warmup is a share of the time, got {warmup}.")
+        raise ValueError(f"{LINEAR_OVER_TIME}: warmup must be a share of the time, got {warmup}.")
     return _rates(initial_rate, warmup, CLOCK.begin)
 
 
@@ -108,8 +108,8 @@ def _rates(initial_rate: float, warmup: float, earlier: Optional[float]) -> Iter
         # An optimizer takes the first one when it is made; the next comes after the first batch.
         if CLOCK.begin == earlier:
             raise ValueError(
-                f"{LINEAR_OVER_TIME}: no time is counted, so the rate would never change. Set the "
-                f"batcher of [training] to {UNTIL_TIME_IS_UP}, or take {WARMUP_LINEAR}."
+                f"{LINEAR_OVER_TIME}: no time is measured, so the rate would never change. Set the "
+                f"batcher of [training] to {UNTIL_TIME_IS_UP}, or use {WARMUP_LINEAR}."
             )
 
 

@@ -266,5 +266,5 @@ def _nonfinite_message(parameters: List[nn.Parameter]) -> str:
     return (
         f"The norm of the gradient is not finite ({affected} of {len(gradients)} parameters hold "
         "NaN or infinite values), so the step was not applied. Lower the learning rate, warm it "
-        "up over more steps, and check the training data for the batch at hand."
+        "up over more steps, and check the training data of this batch."
     )

@@ -58,7 +58,7 @@ def two_stage_linear(
         return repeat(second_rate)
     split = _whole_steps("split_step", split_step, total_steps)
     if not 0 <= warmup <= 1:
-        raise ValueError(f"warmup is a share of the steps, between 0 and 1, not {warmup}.")
+        raise ValueError(f"warmup must be a share of the steps, from 0 to 1, not {warmup}.")
     rest = total_steps - split
     first = schedules.warmup_linear(first_rate, round(warmup * split), split)
     second = schedules.warmup_linear(second_rate, round(warmup * rest), rest)
@@ -125,7 +125,7 @@ def _whole_steps(name: str, steps: float, total_steps: int) -> int:
     if total_steps < 1:
         raise ValueError(
             f"total_steps is {total_steps}: a rate that falls to 0 needs an end. Set "
-            "training.max_steps, or a rate that does not change."
+            "training.max_steps, or use a rate that does not change."
         )
     if not 0 <= steps <= total_steps:
         raise ValueError(f"{name} ({steps}) must lie between 0 and total_steps ({total_steps}).")

@@ -28,7 +28,7 @@ def test_sentences_that_an_entity_bridges_stay_together(tmp_path):
 def test_export_errors_leave_no_file(tmp_path):
     doc = Doc(spacy.blank("en").vocab, words=["New York"])
     doc.spans["sc"] = [Span(doc, 0, 1, label="GPE")]
-    with pytest.raises(ValueError, match="the token 'New York' holds whitespace"):
+    with pytest.raises(ValueError, match="the token 'New York' contains whitespace"):
         export_docs([doc], "mrc-json", tmp_path / "out.json", "sc")
     empty = Doc(doc.vocab, words=["a"])
     with pytest.raises(ValueError, match="there are no entities"):

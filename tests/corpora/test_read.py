@@ -83,7 +83,7 @@ def test_missing_input(tmp_path):
 def test_input_without_documents(tmp_path):
     empty = columns(tmp_path / "train.txt", "")
     empty.write_text("", encoding="utf8")
-    with pytest.raises(CorpusError, match=r"train\.txt: no documents of the format 'columns'"):
+    with pytest.raises(CorpusError, match=r"train\.txt: no documents in the format 'columns'"):
         read([empty])
     problems = Problems(skip=True, quiet=True)
     empty.write_text("a I-X\n", encoding="utf8")

@@ -100,7 +100,7 @@ def test_everything_in_one_split(fractions):
     "fractions", [(0.5, 0.5, 0.5), (1.5, -0.5, 0.0), (1.0,), (0.5, float("nan"), 0.5)]
 )
 def test_wrong_fractions(fractions):
-    with pytest.raises(ValueError, match="three numbers of at least 0 with sum 1"):
+    with pytest.raises(ValueError, match="three numbers of at least 0 that sum to 1"):
         random_split([], fractions)
 
 

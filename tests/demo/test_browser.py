@@ -115,7 +115,7 @@ def test_threshold_and_overlap_show_what_the_pipeline_finds(page, unsure):
     annotate(page, TEXT)
     pane = pane_of(page, "unsure")
     before = len(page.asked)
-    expect(pane).to_contain_text("its own: 0.5")
+    expect(pane).to_contain_text("default: 0.5")
     seen = set()
     for threshold in (0.5, 0.05, 0.2, 0.9):
         for overlap in ("any", "no_crossing", "flat"):
@@ -164,7 +164,7 @@ def test_labels(page, unsure, evil):
     of_both = len(of_label) + labels_of(entities_of(evil(TEXT))).count("GPE")
     expect(page.locator("label", has=box)).to_have_text(f"GPE{of_both}")
     box.uncheck()
-    expect(pane.locator(".count")).to_contain_text(f"({len(of_label)} with other labels)")
+    expect(pane.locator(".count")).to_contain_text(f"({len(of_label)} more hidden by label)")
     assert "GPE" not in tags_of(pane) and len(tags_of(pane)) == len(spans) - len(of_label)
     page.get_by_role("button", name="none").click()
     expect(page.locator(".tag")).to_have_count(0)
@@ -342,7 +342,7 @@ def test_the_server_is_gone(browser, evil):
     page.get_by_role("button", name="Annotate").click()
     problem = pane_of(page, "evil").locator(".problem")
     expect(problem).to_contain_text("The server does not answer. Is the command still running?")
-    expect(page.locator("#status")).to_have_text("cannot read it")
+    expect(page.locator("#status")).to_have_text("cannot read the text")
     expect(page.locator(".tag")).to_have_count(0)
     with pytest.raises(Error):
         page.goto(url)
@@ -358,7 +358,7 @@ def test_a_pipeline_that_fails_on_a_text(browser, tmp_path, evil):
         page = context.new_page()
         page.goto(url)
         done(page)
-        expect(page.locator("#status")).to_contain_text("broken: cannot read it")
+        expect(page.locator("#status")).to_contain_text("broken: cannot read the text")
         problem = pane_of(page, "broken").locator(".problem")
         expect(problem).to_have_text("RuntimeError: <b>no</b>")
         assert pane_of(page, "evil").locator(".tag").count() > 0
@@ -373,7 +373,7 @@ def test_a_component_that_is_asked_again(browser, tmp_path, unsure):
     with served(panes_of("watched", nlp)) as url, opened(browser, url) as page:
         annotate(page, TEXT)
         pane = pane_of(page, "watched")
-        expect(pane).to_contain_text("the text is read again")
+        expect(pane).to_contain_text("so it reads the text again")
         for threshold, overlap in ((0.2, "any"), (0.2, "flat"), (0.9, "flat")):
             with page.expect_response("**/annotate"):
                 if overlap == pane.get_by_label("overlap").input_value():

@@ -148,7 +148,7 @@ def test_what_is_no_request(url, content):
     json = {"Content-Type": "application/json"}
     response = httpx.post(f"{url}annotate", content=content, headers=json)
     assert response.status_code == 400
-    assert response.json()["error"].startswith(("This is no JSON", "Send an object with pane"))
+    assert response.json()["error"].startswith(("This is not JSON", "Send an object with pane"))
     assert "default-src 'none'" in response.headers["content-security-policy"]
 
 

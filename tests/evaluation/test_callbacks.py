@@ -81,7 +81,7 @@ def test_max_epochs_end_training(tmp_path) -> None:
 
 
 def test_dev_without_entities_keeps_the_threshold(tmp_path) -> None:
-    with pytest.warns(UserWarning, match="'ner': its threshold stays, the data has no entity"):
+    with pytest.warns(UserWarning, match="'ner': its threshold is kept: the data has no entity"):
         _, printed = trained(tmp_path, "piqn_cnn", dev_key="other", max_steps=2)
     assert spacy.load(tmp_path / "out" / "model-last").get_pipe("ner").cfg["threshold"] == 0.5
     assert "The score is 0: the dev data has no entity under the key of a component." in printed
@@ -131,7 +131,7 @@ def test_nothing_found_in_the_time() -> None:
 def test_best_model_of_step_0() -> None:
     nlp = make_pipeline("piqn_ner")
     printed = run_logger(nlp, [0.3, 0.2, 0.1])
-    assert "model-best is that of step 0 of 2" in printed and "--training.eval_freq" in printed
+    assert "model-best is from step 0 of 2" in printed and "--training.eval_freq" in printed
     printed = run_logger(nlp, [0.1, 0.2, 0.2])
     assert "model-best: step 2, score 0.20" in printed and "step 0 of" not in printed
     with pytest.raises(ValueError, match="progress_bar"):
@@ -141,7 +141,9 @@ def test_best_model_of_step_0() -> None:
 def test_failing_to_choose_does_not_end_training(tmp_path) -> None:
     """The last thing that `spacy train` does is to save; what it learned must not be lost."""
     nlp = train(make_pipeline("locate_and_label_ner"), 2)  # its config has no dev data
-    with pytest.warns(UserWarning, match="its threshold stays, choosing it failed: .*Corpus path"):
+    with pytest.warns(
+        UserWarning, match="its threshold is kept: choosing it failed: .*Corpus path"
+    ):
         make_fit_threshold()(nlp).to_disk(tmp_path / "saved")
     assert spacy.load(tmp_path / "saved").get_pipe("ner").cfg["threshold"] == 0.5
 
@@ -186,10 +188,10 @@ def test_a_score_that_no_component_gives() -> None:
     nlp = make_pipeline("piqn_ner")
     nlp.config["training"]["score_weights"] = {"nested_f": 0.5, "ents_f": 0.5, "tag_acc": 0}
     printed = run_logger(nlp, [0.2, 0.3])
-    assert "No component gives ents_f, which" in printed and printed.count("⚠") == 1
+    assert "names ents_f, but no component computes this" in printed and printed.count("⚠") == 1
     nlp.config["training"]["score_weights"] = {"spans_sc_f": 1.0}
     printed = run_logger(nlp, [0.0, 0.0])
-    assert "No component gives spans_sc_f" in printed and "Train longer" not in printed
+    assert "names spans_sc_f, but no component" in printed and "Train longer" not in printed
 
 
 def test_no_colours_where_no_terminal_is() -> None:

@@ -61,7 +61,7 @@ def test_data_with_tokens_that_the_pipeline_did_not_learn_from():
     assert (found["raw_text"]["f"], found["gold_tokens"]["f"]) == (1.0, 0.0)
     found.update(documents_with_other_tokens=300, documents_with_other_sentences=3)
     (remark,) = remarks(found, "sc")
-    assert "In 300 docs the data has other tokens" in remark and "did not learn from" in remark
+    assert "In 300 docs the tokens of the data differ" in remark and "did not learn from" in remark
     assert "convert this data with --tokens spacy" in remark and "what users get" in remark
     assert "train again" not in remark and "sentence" not in remark.split("sentences. ")[1]
 
@@ -269,5 +269,5 @@ def test_a_pipeline_that_has_learned_other_labels():
     nlp.get_pipe("ner").cfg["boundary_threshold"] = 1.0
     found = evaluate_pipeline(nlp, references).to_dict()
     (remark,) = remarks(found, "sc", known_labels(nlp, "sc"))
-    assert remark.startswith("No label of the pipeline (") and "(species)" in remark
+    assert remark.startswith("None of the labels of the pipeline (") and "(species)" in remark
     assert not known_labels(nlp, "other")

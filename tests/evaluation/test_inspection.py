@@ -218,7 +218,7 @@ def test_warnings(train):
     assert "1 pairs of spans in train cross" in text
     assert "1 pairs of labels in train share a span" in text
     assert "Labels in dev but not in train: tissue." in text
-    assert "1 sentences of dev (100.0 %) are in train" in text
+    assert "1 sentences of dev (100.0 %) are also in train" in text
     assert report["rare_labels"] == {"protein": 1, "RNA": 1, "cell": 1}
 
 

@@ -197,11 +197,11 @@ def test_data_of_the_page(comparison):
     [
         (GOLD, GOLD, None),
         (GOLD, FOUND, None),
-        (GOLD, [], "predicts no entity at all where there are 3.*Train it longer"),
+        (GOLD, [], "predicts no entity at all, although there are 3.*Train it longer"),
         (
             GOLD,
             [(0, 2, "PER"), (4, 6, "LOC")],
-            r"No predicted label \(LOC, PER\) is one of the gold",
+            r"None of the predicted labels \(LOC, PER\) occurs in the gold",
         ),
         (GOLD, [(0, 2, "DNA")], "0 of 1 predictions, with 3 gold entities.*Train it longer"),
     ],

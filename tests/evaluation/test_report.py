@@ -80,7 +80,7 @@ def test_flat_entities_where_asked_for():
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
     references = [example.reference for example in examples_for(nlp)]
-    with pytest.raises(ValueError, match=r"doc\.ents are read with --ents"):
+    with pytest.raises(ValueError, match=r"predictions in doc\.ents, use --ents"):
         evaluate_pipeline(nlp, references)
     with pytest.raises(ValueError, match=r"it uses: none\..*from the same one\.$"):
         run_pipeline(nlp, examples_for(nlp))
@@ -96,7 +96,7 @@ def test_gold_in_doc_ents():
         doc.ents = [Span(doc, 1, 3, "DNA")] if "IL-2" in text else []
         made.append(Example(nlp.make_doc(text), doc))
     references = [example.reference for example in made]
-    with pytest.raises(ValueError, match=r"have doc\.ents: --ents takes those"):
+    with pytest.raises(ValueError, match=r"have doc\.ents: use them with --ents"):
         evaluate_pipeline(nlp, references)
     with pytest.raises(ValueError, match=r"have doc\.ents: set doc\.spans\['sc'\]"):
         run_pipeline(nlp, made)

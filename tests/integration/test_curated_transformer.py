@@ -255,7 +255,7 @@ def test_adversarial_training_is_refused(characters) -> None:
         nlp.update(make_examples(nlp))
     nlp.replace_listeners("transformer", "piqn_ner", ["model.tok2vec"])
     nlp.remove_pipe("transformer")
-    with pytest.raises(ValueError, match=r"'piqn_ner': .*no embeddings that learn"):
+    with pytest.raises(ValueError, match=r"'piqn_ner': .*no trainable embeddings"):
         nlp.update(make_examples(nlp))
 
 

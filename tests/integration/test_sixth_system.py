@@ -43,7 +43,7 @@ def nlp():
 
 def test_a_name_stands_for_one_system(nlp):
     register_system(SYSTEM)  # once more is no harm
-    with pytest.raises(ValueError, match="There is a system 'piqn' already"):
+    with pytest.raises(ValueError, match="There is already a system 'piqn'"):
         register_system(replace(SYSTEM, name="piqn"))
     assert TABLE["piqn"] == "spacy_nested_ner.systems.piqn:SYSTEM"
 

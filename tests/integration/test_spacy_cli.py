@@ -334,7 +334,7 @@ def test_an_interrupted_training_goes_on_as_it_says(write_config, tmp_path, step
         train_loop(untrained(config), folder, stdout=out)
     last = spacy.load(folder / "model-last")
     assert f"Interrupted after {step} steps" in out.getvalue()
-    assert ("To go on from" in out.getvalue()) == (step > 0)
+    assert ("To continue from" in out.getvalue()) == (step > 0)
     if step:
         assert last.meta["thresholds"]["piqn_ner"]["f"] > 0
         again = shlex.split(out.getvalue().splitlines()[-1])

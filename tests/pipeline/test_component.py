@@ -319,7 +319,7 @@ def test_gold_in_ents_alone_is_named_with_the_remedy() -> None:
         return [Example.from_dict(nlp.make_doc("the US court"), {"entities": [(4, 6, "GPE")]})]
 
     with pytest.raises(
-        ValueError, match=r"there is doc\.ents: set doc\.spans\['sc'\] = list\(doc\.en"
+        ValueError, match=r"there are doc\.ents: set doc\.spans\['sc'\] = list\(doc\.en"
     ):
         make_pipeline(examples=flat)
 
@@ -419,9 +419,13 @@ def test_ents_of_another_component_are_not_replaced_in_silence() -> None:
 @pytest.mark.parametrize(
     "factory, architecture, problem",
     [
-        ("proposer_regressor_ner", "spacy_nested_ner.PIQN.v1", "Take factory 'piqn_ner'"),
-        ("piqn_ner", "spacy_nested_ner.LocateAndLabel.v1", "Take factory 'locate_and_label_ner'"),
-        ("piqn_ner", "spacy.HashEmbedCNN.v2", "got the model .* keep the tok2vec alone"),
+        (
+            "proposer_regressor_ner",
+            "spacy_nested_ner.PIQN.v1",
+            "Use factory 'piqn_ner' or the model ",
+        ),
+        ("piqn_ner", "spacy_nested_ner.LocateAndLabel.v1", "Use factory 'locate_and_label_ner'"),
+        ("piqn_ner", "spacy.HashEmbedCNN.v2", "got the model .* keep only its tok2vec"),
     ],
 )
 def test_a_model_of_another_system_is_refused(factory, architecture, problem) -> None:
@@ -440,8 +444,9 @@ def test_a_listener_of_another_width_is_named() -> None:
     nlp.add_pipe("piqn_ner", name="ner", config={"model": {"tok2vec": listener}})
     data = make_examples(nlp)
     nlp.initialize(lambda: data)
+    problem = "'ner': the encoder gives vectors of width 96, but width 64 is expected"
     for call in (lambda: nlp(SENTENCES[0][0]), lambda: nlp.update(data)):
-        with pytest.raises(ValueError, match=r"'ner': the encoder gives vectors of 96 .* give 64"):
+        with pytest.raises(ValueError, match=problem):
             call()
 
 

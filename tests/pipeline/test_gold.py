@@ -166,7 +166,9 @@ def test_an_error_of_gold_ends_as_a_sentence() -> None:
     nlp = make_pipeline()
     examples = make_examples(nlp)
     examples[0].reference.spans["sc"].attrs["weights"] = [0.5]
-    with pytest.raises(ValueError, match=r"^Component 'ner': .* Give each span one, or none\.$"):
+    with pytest.raises(
+        ValueError, match=r"^Component 'ner': .* Give every span a weight, or none of them\.$"
+    ):
         nlp.update(examples)
 
 

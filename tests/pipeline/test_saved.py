@@ -164,7 +164,7 @@ def test_damaged_bytes_are_named(nlp, part: str) -> None:
     with pytest.raises(ValueError, match=f"Component 'ner': '{part}' in the bytes is damaged"):
         loaded_from(data, nlp)
     data = srsly.msgpack_dumps({**message, "ner": message["ner"][:-5]})
-    with pytest.raises(ValueError, match="Component 'ner': what the bytes hold is damaged"):
+    with pytest.raises(ValueError, match="Component 'ner': the content of the bytes is damaged"):
         loaded_from(data, nlp)
 
 

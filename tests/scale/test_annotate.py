@@ -235,7 +235,7 @@ def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
     assert not output.exists()
     output.mkdir()
     (output / "letter").write_text("kept")
-    assert f"holds no {MANIFEST}" in annotate(model, parts, output, code=1)
+    assert f"already exists and has no {MANIFEST}" in annotate(model, parts, output, code=1)
     assert [path.name for path in output.iterdir()] == ["letter"]
 
 
@@ -285,7 +285,7 @@ def test_a_run_without_any_entities_for_errors_alone_has_failed(model, tmp_path)
     run = (model, tmp_path / "in.jsonl", tmp_path / "out")
     for printed in (annotate(*run, code=1), annotate(*run, "--resume", code=1)):
         assert "Every text has an error in its row instead of entities." in printed
-        assert "The text with the id 'in.jsonl:1': the line is no JSON" in printed
+        assert "The text with the id 'in.jsonl:1': the line is not JSON" in printed
         assert pq.read_table(tmp_path / "out").num_rows == 3
 
 
@@ -298,7 +298,7 @@ def test_files_that_count_their_texts_anew_are_told_of(model, tmp_path):
     (folder / "_c.csv").write_text("id,text\n1,p53\n", "utf8")
     printed = annotate(model, folder, tmp_path / "out")
     assert "Several files have a text with the id '1'" in printed
-    assert "named with _ in front" in printed and "_c.csv" in printed
+    assert "name starts with _" in printed and "_c.csv" in printed
 
 
 def test_a_worker_that_dies_is_replaced(mortal, tmp_path):
@@ -320,7 +320,7 @@ def test_what_kills_three_workers_is_named_and_the_rest_goes_on(mortal, tmp_path
     process = start(environment, model, tmp_path / "in", tmp_path / "out")
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 1, printed
-    assert "1.parquet, rows 1 to 1: the worker was ended by SIGKILL" in " ".join(printed.split())
+    assert "1.parquet, rows 1 to 1: the worker was killed by SIGKILL" in " ".join(printed.split())
     assert sorted(files(tmp_path / "out")) == [f"fragment-000000{i}.parquet" for i in (0, 2)]
 
 
@@ -345,5 +345,5 @@ def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(mortal, tmp_p
     names = [path.name for path in (tmp_path / "out").glob("fragment-*")]
     assert names == ["fragment-0000000.parquet"]
     if sign == signal.SIGINT:
-        assert process.returncode == 130 and "go on with --resume" in " ".join(printed.split())
+        assert process.returncode == 130 and "continue with --resume" in " ".join(printed.split())
         assert list(files(tmp_path / "out")) == names  # no drafts

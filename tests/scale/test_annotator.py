@@ -222,7 +222,7 @@ def test_what_is_no_pipeline_or_setting_is_refused(model, tmp_path):
         Annotator(tmp_path)
     with pytest.raises(ValueError, match="on_error is 'skip'; expected one of column, raise"):
         Annotator(model, on_error="skip")
-    with pytest.raises(ValueError, match="1 or more"):
+    with pytest.raises(ValueError, match="at least 1"):
         Annotator(model, batch_size=0)
 
 

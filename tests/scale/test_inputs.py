@@ -81,7 +81,7 @@ def test_a_deeply_nested_line_costs_its_row_alone(tmp_path):
     path.write_text(f'{{"text": "one"}}\n{{"text": {deep}}}\n{{"text": "two"}}\n', "utf8")
     (_, one), (_, broken), (_, two) = everything(path)[0]
     assert (one, two) == ("one", "two")
-    assert isinstance(broken, Unusable) and "no JSON" in broken.problem
+    assert isinstance(broken, Unusable) and "not JSON" in broken.problem
 
 
 def test_json_lines(tmp_path):
@@ -102,7 +102,7 @@ def test_json_lines(tmp_path):
     assert [text for _, text in rows[:2]] == ["one", "two"]
     problems = [text.problem for _, text in rows[2:]]
     for problem, words in zip(
-        problems, ["null", "int, not text", "no 'text'", "not UTF-8", "no JSON", "no object"]
+        problems, ["null", "int, not text", "no 'text'", "not UTF-8", "not JSON", "not an object"]
     ):
         assert words in problem
 
@@ -173,7 +173,8 @@ def test_a_parquet_column_of_another_type_is_no_text(tmp_path, kind):
     with pytest.raises(InputError) as error:
         everything(path)
     assert str(error.value) == (
-        f"{path}: its column 'text' is {kind}, not text. Save it as strings, or give --text"
+        f"{path}: its column 'text' is {kind}, not text. Save it as strings, or name another "
+        "column with --text"
     )
     assert everything(path, Columns(text="id"))[0] == [("1", "1")]
 
@@ -280,13 +281,17 @@ def test_the_first_rows_alone(tmp_path, limit, sizes):
     "name, content, says",
     [
         ("a.jsonl", '{"id": 1, "body": "x"}', "no column 'text'. Its columns: 'id', 'body'"),
-        ("a.csv", "body,id\nx,1\n", "no column 'text'. Its columns: 'body', 'id'. Give --text"),
+        (
+            "a.csv",
+            "body,id\nx,1\n",
+            "no column 'text'. Its columns: 'body', 'id'. Name the right one with --text",
+        ),
         ("a.csv", "id;text\n1;x\n", "'id;text'. They are separated by ';', where commas are"),
         ("a.csv", "id\ttext\n1\tx\n", r"separated by '\t', where commas are expected"),
-        ("a.parquet.gz", "", "of no known kind"),
+        ("a.parquet.gz", "", "has an unknown file type"),
         ("a.parquet", "no Parquet", "a.parquet cannot be read"),
         ("a.spacy", "no docs", "a.spacy cannot be read"),
-        ("a.pdf", "", "of no known kind. Expected .parquet, .jsonl, .csv, .txt, .spacy"),
+        ("a.pdf", "", "an unknown file type. Expected .parquet, .jsonl, .csv, .txt, .spacy"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, name, content, says):
@@ -302,7 +307,7 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match="holds nothing to read"):
         input_files(tmp_path)
     (tmp_path / "a.csv").write_text("text\nx\n")
-    with pytest.raises(InputError, match=r"no column 'number'.*Give --id"):
+    with pytest.raises(InputError, match=r"no column 'number'.*one with --id"):
         everything(tmp_path / "a.csv", Columns(id="number"))
 
 
@@ -312,7 +317,7 @@ def test_a_file_that_became_shorter_is_noticed(tmp_path):
     files, _ = input_files(path)
     [fragment] = cut(files, Columns())
     path.write_text("1\n2\n")
-    with pytest.raises(InputError, match=r"a\.txt, rows 1 to 3: there are only 2"):
+    with pytest.raises(InputError, match=r"a\.txt, rows 1 to 3: only 2 were found"):
         list(read(fragment, Columns(), 10))
 
 

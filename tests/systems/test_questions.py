@@ -130,7 +130,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path) -> None:
 @pytest.mark.parametrize("label", ["bio:DNA", "a=b", "#gene", "@user"])
 def test_labels_that_a_config_cannot_hold(label, tmp_path) -> None:
     """configparser reads other names, or none."""
-    with pytest.warns(UserWarning, match="belong in the file"):
+    with pytest.warns(UserWarning, match="such labels into the file"):
         collect_questions(make_model(f"DNA {label}"))
     with pytest.warns(UserWarning, match="no question for") as told:
         collect_questions(make_model("DNA X-Y"))

@@ -117,7 +117,8 @@ def test_size_must_not_be_negative() -> None:
 
 def test_frozen_encoder_is_refused(tiny_bert) -> None:
     nlp = make_pipeline("piqn_ner", bert(tiny_bert, frozen=True), adversarial=SIZE)
-    with pytest.raises(ValueError, match="'ner': adversarial training finds no embeddings"):
+    problem = "'ner': adversarial training finds no trainable embeddings"
+    with pytest.raises(ValueError, match=problem):
         learn(nlp)
 
 

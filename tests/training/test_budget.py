@@ -92,7 +92,7 @@ def test_rates_do_not_follow_the_time_of_an_earlier_training(seconds) -> None:
     seconds[0] += 60
     rates = budget.linear_over_time(0.01, warmup=0)
     assert next(rates) == 0.01
-    with pytest.raises(ValueError, match="no time is counted"):
+    with pytest.raises(ValueError, match="no time is measured"):
         next(rates)
     rates = budget.linear_over_time(0.01, warmup=0)
     next(rates)
@@ -151,7 +151,7 @@ def test_a_warm_up_in_steps_becomes_a_share(total) -> None:
     }
     budget.limit_time(training, 3)
     assert training["optimizer"]["learn_rate"]["warmup"] == 0.1
-    with pytest.raises(ValueError, match=r"warmup is a share of the time, got 250"):
+    with pytest.raises(ValueError, match=r"warmup must be a share of the time, got 250"):
         next(budget.linear_over_time(0.002, 250))
 
 

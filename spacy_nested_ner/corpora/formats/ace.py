@@ -152,7 +152,7 @@ def _located(mention: Mention, text: str, file: Path) -> Tuple[int, int]:
             return start, end
     raise CorpusError(
         f"a mention of {mention.label} at {mention.start} is {shortened(mention.text, 200)!r}, but "
-        f"the text has {shortened(found, 200)!r} there. The .sgm file has to be as it was "
+        f"the text has {shortened(found, 200)!r} there. Use the .sgm file as it was "
         "distributed.",
         file,
     )

@@ -146,7 +146,7 @@ def _record(
             found += decode_tags(level, settings.scheme)
         except TagError as err:
             problem = (
-                f"{err} Mend it, name the scheme (--set scheme={'|'.join(SCHEMES)}), or leave out "
+                f"{err} Fix it, name the scheme (--set scheme={'|'.join(SCHEMES)}), or leave out "
                 "comments (--set comment=#)."
             )
             raise CorpusError(problem, path, rows[err.index][0]) from err
@@ -167,14 +167,16 @@ def _levels(path: Path, rows: List[Row], settings: ColumnSettings) -> Iterator[L
     """Tags of the sentence, level by level. No tag is the same as O."""
     if not settings.tags:
         if settings.token < 0:
-            problem = "with a token counted from the right, --set tags=NUMBERS has to be given too."
+            problem = (
+                "if the token column is counted from the right, --set tags=NUMBERS is needed, too."
+            )
             raise ValueError(problem)
         width = max(len(cells) for _, cells in rows)
         if width - settings.token < 2:
-            raise CorpusError("a line with nothing behind the token.", path, rows[0][0])
+            raise CorpusError("a line with nothing after the token.", path, rows[0][0])
         if width - settings.token - 1 > MOST_LEVELS:
             line = next(number for number, cells in rows if len(cells) == width)
-            problem = f"a line of {width} columns. Name those of tags: --set tags=NUMBERS."
+            problem = f"a line of {width} columns. Say which of them hold tags: --set tags=NUMBERS."
             raise CorpusError(problem, path, line)
         for i in range(settings.token + 1, width):
             yield [(cells[i].strip() if i < len(cells) else "") or "O" for _, cells in rows]

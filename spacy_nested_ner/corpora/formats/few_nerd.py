@@ -12,5 +12,5 @@ from spacy_nested_ner.corpora.registry import readers
 
 @readers.register("few-nerd")
 def read_few_nerd(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Few-NERD: bare labels, neighbours of one label are one entity"""
+    """Few-NERD: labels without prefixes, adjacent words with the same label are one entity"""
     return column_records(path, options, ColumnSettings(tags=(1,), scheme="IO"))

@@ -92,8 +92,8 @@ def _with_split(sentences: Iterable[XmlSentence]) -> Iterator[Tuple[str, XmlSent
         yield names[count - 1] if count <= len(names) else "test", sentence
     if count != len(names):
         _logger.warning(
-            "The published split of GENIA is one of %d sentences, this file has %d: the first "
-            "15023 are train, the next 1669 dev, and figures cannot be compared with published "
+            "The published split of GENIA has %d sentences, but this file has %d: the first "
+            "15023 are train, the next 1669 dev, and scores cannot be compared with published "
             "ones.",
             len(names),
             count,

@@ -105,8 +105,9 @@ def _regions_of_min(item: Object, place: Place) -> Optional[List[Object]]:
     names = [name for name, value in item.items() if _are_regions(value)]
     if len(names) > 1:
         raise CorpusError(
-            f"regions under several names: {', '.join(names)}. Export as JSON, not JSON-MIN: it "
-            "keeps the annotation, of which all regions are read, apart from the fields of a task.",
+            f"regions under several names: {', '.join(names)}. Export as JSON instead of "
+            "JSON-MIN: there, the annotation is separate from the task's fields, and regions of "
+            "all names are read.",
             *place,
         )
     if names:

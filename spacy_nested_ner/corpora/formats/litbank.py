@@ -19,7 +19,7 @@ from spacy_nested_ner.corpora.spans import CharSpan, Dropped, span_order
 
 @readers.register("litbank")
 def read_litbank(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """LitBank's entities/brat: of ten books in the order of names the 9th is dev, the 10th test"""
+    """LitBank's entities/brat: of every ten books, sorted by name, the 9th is dev, the 10th test"""
     no_settings(options.settings)
     yield from with_omissions(_books(Path(path), options))
 

@@ -32,7 +32,7 @@ _POSITION = re.compile(r"\s*(\d{1,9})\s*[;,]\s*(\d{1,9})\s*")
 
 @readers.register("mrc-json")
 def read_mrc_json(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """JSON of BERT-MRC: one item per sentence and label, joined again"""
+    """JSON of BERT-MRC: one item per sentence and label; those of a sentence are joined"""
     no_settings(options.settings)
     if options.group == "article":
         raise CorpusError("this format has no documents. Use --group sentence.", path)
@@ -117,8 +117,8 @@ def _mrc_item(sentence: WordSentence, item_id: str, label: str, question: str) -
     blank = next((word for word in sentence.words if len(word.split()) != 1), None)
     if blank is not None:
         raise ValueError(
-            f"{sentence.doc_id}: the token {blank!r} holds whitespace, which BERT-MRC's JSON, "
-            "whose words are joined by blanks, cannot say. Tokenize the corpus otherwise."
+            f"{sentence.doc_id}: the token {blank!r} contains whitespace. BERT-MRC's JSON "
+            "joins words with spaces and cannot represent it. Use another tokenization."
         )
     spans = [(start, end - 1) for start, end, name in sentence.spans if name == label]
     return {

@@ -52,7 +52,7 @@ def _files(path: Path) -> Iterator[Tuple[str, Lines]]:
 
 def _archived(path: Path) -> Iterator[Tuple[str, Lines]]:
     if not is_tar(path):
-        problem = "expected a .tar.gz archive of .mrg files, but it is none or damaged."
+        problem = "expected a .tar.gz archive of .mrg files, but this is not one, or it is damaged."
         raise CorpusError(problem, path)
     with unpacked(path) as archive:
         for member, stream in members(archive, ".mrg", path):

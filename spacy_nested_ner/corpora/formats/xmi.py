@@ -96,8 +96,8 @@ def _span(
 ) -> CharSpan:
     if not label:
         raise CorpusError(
-            f"a span at {start} has no {settings.feature!r}. Choose the feature with the label "
-            "with --set feature=NAME.",
+            f"a span at {start} has no {settings.feature!r}. Name the feature that holds the "
+            "label with --set feature=NAME.",
             file,
         )
     try:
@@ -120,7 +120,7 @@ def _words(text: str, tokens: List[Annotation]) -> Optional[List[str]]:
 def _plain(file: Path) -> Tuple[str, Opener, Opener]:
     types = file.with_name(TYPE_SYSTEM)
     if not types.is_file():
-        raise CorpusError(f"no {TYPE_SYSTEM} beside it, which the export holds as well.", file)
+        raise CorpusError(f"no {TYPE_SYSTEM} beside it: it is part of the export.", file)
     return file.stem, lambda: unpacked(file), lambda: unpacked(types)
 
 

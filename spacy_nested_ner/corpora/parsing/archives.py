@@ -148,7 +148,7 @@ def _most(path: Path) -> int:
 def _too_large(path: Path) -> CorpusError:
     problem = (
         f"it unpacks to more than {LARGEST_RATIO} times its size, which is refused for safety. "
-        "Unpack it yourself if it is right."
+        "If you trust it, unpack it yourself."
     )
     return CorpusError(problem, path)
 

@@ -78,12 +78,12 @@ def _object_of_pairs(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         counts = Counter(name for name, _ in pairs)
-        raise Refused(f"an object has {counts.most_common(1)[0][0]!r} twice")
+        raise Refused(f"an object has the key {counts.most_common(1)[0][0]!r} twice")
     return made
 
 
 def _refuse_number(text: str) -> NoReturn:
-    raise Refused(f"{text[:40]} is no number of JSON")
+    raise Refused(f"{text[:40]} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -106,14 +106,14 @@ def _check_depth(value: Any) -> None:
 
 
 def _too_deep() -> Refused:
-    return Refused(f"lists and objects lie more than {DEEPEST} deep in one another")
+    return Refused(f"lists and objects are nested more than {DEEPEST} deep")
 
 
 def _check_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf8")
     except UnicodeEncodeError as err:
-        raise Refused(f"{err.object[err.start]!r} is half a character") from err
+        raise Refused(f"{err.object[err.start]!r} is half of a surrogate pair") from err
 
 
 _DECODER = StrictDecoder()
@@ -171,7 +171,7 @@ class _Stream:
         """Nothing but whitespace may stand behind the list."""
         self._skip(1)
         if character := self.next_character():
-            problem = f"expected the end of the file behind the list, not {character!r}."
+            problem = f"expected the end of the file after the list, not {character!r}."
             raise CorpusError(problem, self._path, self._line)
 
     def next_character(self) -> str:

@@ -34,7 +34,7 @@ def walk(folder: Path) -> List[Path]:
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         facts = os.stat(root)
         if (facts.st_dev, facts.st_ino) in seen:
-            problem = "a link leads to this folder, which is read already. Remove the link."
+            problem = "a link leads to this folder, which has already been read. Remove the link."
             raise CorpusError(problem, root)
         seen.add((facts.st_dev, facts.st_ino))
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -51,4 +51,4 @@ def _kind(path: Path) -> str:
         return "a folder"
     if path.exists():
         return "neither a file nor a folder, but a named pipe, a socket or a device"
-    return "a link that leads nowhere" if path.is_symlink() else "no such file or folder"
+    return "a broken link" if path.is_symlink() else "no such file or folder"

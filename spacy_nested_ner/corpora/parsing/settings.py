@@ -32,7 +32,7 @@ def with_settings(defaults: T, given: Mapping[str, str]) -> T:
 def no_settings(given: Mapping[str, str]) -> None:
     """Raise ValueError if a format that has no settings is given some."""
     if given:
-        raise ValueError(f"This format has no settings, not {', '.join(given)}.")
+        raise ValueError(f"This format has no settings, got {', '.join(given)}.")
 
 
 def _flag(text: str) -> bool:

@@ -65,7 +65,7 @@ def _letter_and_label(tag: str, scheme: str, index: int) -> Tuple[str, str]:
         return "I", match.group(2) if match and match.group(1) == "I" else tag
     if match is None or match.group(1) not in _ALLOWED[scheme]:
         letters = ", ".join(f"{letter}-" for letter in _ALLOWED[scheme])
-        raise TagError(f"{tag!r} is no tag of {scheme} (O, or a label after {letters}).", index)
+        raise TagError(f"{tag!r} is not a tag of {scheme} (O, or a label after {letters}).", index)
     return _SAME.get(match.group(1), match.group(1)), match.group(2)
 
 
@@ -77,7 +77,9 @@ def _check_opening(letter: str, tag: str, tags: Sequence[str], scheme: str, inde
 
 def _check_closed(tags: Sequence[str], scheme: str, index: int) -> None:
     if scheme in ("BIOES", "BMES"):
-        problem = f"the entity that ends here with {tags[index - 1]} has no E- as {scheme} wants."
+        problem = (
+            f"the entity that ends here with {tags[index - 1]} has no E-, which {scheme} needs."
+        )
         raise TagError(problem, index - 1)
 
 
@@ -114,7 +116,7 @@ class Evidence:
         if self.bare is not None:
             if seen:
                 raise TagError(
-                    f"a tag without a letter such as B- (line {self.bare}) beside tags with one.",
+                    f"a tag without a letter such as B- (line {self.bare}), but others have one.",
                     min(self.letters.values()),
                 )
             return "IO"

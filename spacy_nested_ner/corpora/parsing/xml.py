@@ -102,7 +102,7 @@ def _check_encoding(version: str, encoding: Optional[str], standalone: int) -> N
         known = False
     if not known:
         raise ValueError(
-            f"the encoding {encoding!r} that the file declares is not known here: save it in UTF-8."
+            f"the file declares the encoding {encoding!r}, which is not known: save it in UTF-8."
         )
 
 
@@ -121,7 +121,7 @@ def _remedy(code: int) -> str:
     }
     if code in cut_off:
         return "the file ends too early: get it again."
-    return "mend this line or get the file again."
+    return "fix this line or get the file again."
 
 
 @contextmanager

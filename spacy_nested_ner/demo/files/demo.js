@@ -78,7 +78,7 @@
         this.value = make("span", "value");
         const label = make("label", "", "threshold");
         label.append(this.slider, this.value);
-        line.append(label, make("span", "soft", `its own: ${threshold}`));
+        line.append(label, make("span", "soft", `default: ${threshold}`));
         this.slider.addEventListener("input", () => {
           this.threshold = Number(this.slider.value);
           this.changed(false);
@@ -88,7 +88,7 @@
       if (overlap !== null) {
         this.policy = make("select");
         for (const choice of choices) {
-          const own = choice === overlap ? " (its own)" : "";
+          const own = choice === overlap ? " (default)" : "";
           const option = make("option", "", `${choice.replace("_", " ")}${own}`);
           option.value = choice;
           this.policy.append(option);
@@ -122,7 +122,8 @@
       this.list.setAttribute("aria-label", `Entities of ${this.facts.pipeline}`);
       this.list.addEventListener("keydown", (event) => this.pressed(event));
       const again = make("p", "soft",
-        "At another threshold or overlap it may find other entities: the text is read again.");
+        "With another threshold or overlap this component may find other entities, "
+        + "so it reads the text again.");
       again.hidden = this.facts.live;
       return [again, this.problem, this.count, this.list];
     }
@@ -218,7 +219,7 @@
       });
       this.draw([...this.near]);
       const [shown, found] = [this.shown.length, this.found.length];
-      const rest = shown === found ? "" : ` (${found - shown} with other labels)`;
+      const rest = shown === found ? "" : ` (${found - shown} more hidden by label)`;
       this.count.textContent = this.text === null ? ""
         : `${many(shown, "entity", "entities")}${rest} in ${many(this.words.length, "token", "tokens")}`
           + ` · ${this.seconds.toFixed(2)} s`;
@@ -324,7 +325,7 @@
   function tellFound() {
     if (panes.some((pane) => pane.element.getAttribute("aria-busy") === "true")) return;
     byId("status").textContent = panes.map(({ facts, text, found }) => {
-      const says = text === null ? "cannot read it" : many(found.length, "entity", "entities");
+      const says = text === null ? "cannot read the text" : many(found.length, "entity", "entities");
       return panes.length > 1 ? `${facts.pipeline}: ${says}` : says;
     }).join(" · ");
   }

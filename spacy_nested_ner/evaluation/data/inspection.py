@@ -237,7 +237,7 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
         found = [f"{label!r} ({count})" for label, count in rare_labels.items()]
         yield f"{len(found)} labels have fewer than {rare} entities in train: {some(found)}."
     if report["dev"] and not report["dev"]["entities"]:
-        yield "dev has no entities: a training is scored on it."
+        yield "dev has no entities, but training is scored on it."
     for split in ("train", "dev"):
         yield from _split_warnings(split, report[split] or {})
     common = report["overlap"]
@@ -247,7 +247,7 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
         if common["sentences"]:
             yield (
                 f"{common['sentences']} sentences of dev ({common['sentences_percent']:.1f} %) are "
-                "in train word for word."
+                "also in train, word for word."
             )
     for row in report["limits"]:
         yield from _limit_warnings(row)
@@ -259,13 +259,13 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
     tokens = found.get("other_tokens") or {}
     if tokens.get("differing"):
         yield (
-            f"{tokens['differing_percent']:.1f} % of the sentences of {split} have other tokens "
-            "than the pipeline makes of raw text, on which it will be worse. Convert with --tokens "
-            "spacy."
+            f"In {tokens['differing_percent']:.1f} % of the sentences of {split} the tokens differ "
+            "from those that the pipeline makes of raw text, so it will be worse on raw text. "
+            "Convert with --tokens spacy."
         )
     for reason, count in found.get("lost", {}).items():
         remedy = LOST_REMEDY[reason]
-        yield f"{count} entities of {split} cannot be learned from ({reason}): {remedy}."
+        yield f"{count} entities of {split} cannot be used for training ({reason}): {remedy}."
     if found.get("repeated_entities"):
         yield (
             f"{found['repeated_entities']} entities of {split} are repeated, with the same span "
@@ -274,7 +274,7 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("crossing_pairs"):
         yield (
             f"{found['crossing_pairs']} pairs of spans in {split} cross; overlap = 'no_crossing' "
-            "would lose one of each."
+            "would lose one of each pair."
         )
     if found.get("same_span_labels"):
         pairs = sum(found["same_span_labels"].values())

@@ -53,7 +53,7 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
     if not found:
         raise ValueError(
             f"The config has none of the components {', '.join(known)}. Give the config of a "
-            "pipeline with one of these, or none for the defaults of all systems."
+            "pipeline with one of these, or no config for the defaults of all systems."
         )
     return found
 
@@ -75,7 +75,7 @@ def _checked(component: Component) -> Component:
             take(system.options, component.settings)
         limits(component)
     except (ValueError, TypeError, KeyError) as err:
-        problem = f"there is no {err}" if isinstance(err, KeyError) else err
+        problem = f"{err} is missing" if isinstance(err, KeyError) else err
         raise ValueError(f"Component '{component.name}': {problem}.") from err
     return component
 

@@ -21,7 +21,7 @@ FIELDS = ("description", "author", "email", "url", "license", "sources", "notes"
 LENGTHS = ((1, 2), (3, 5), (6, 9), (10, 19))
 GROUPS = (
     ("By label", "label", "by_label"),
-    ("By depth", "depth: entities around it, itself included", "by_depth"),
+    ("By depth", "depth (1: outermost)", "by_depth"),
     ("By length", "words", "by_length"),
 )
 
@@ -70,8 +70,8 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
     scored = scores["strict"]["by_label"]
     if labels and labels.isdisjoint(scored):
         raise ValueError(
-            f"has scores of {scores['model']} ({some(sorted(scored))}); {model} has other labels. "
-            "Evaluate it."
+            f"has scores of {scores['model']} ({some(sorted(scored))}), but {model} has other "
+            f"labels. Run `nested-ner evaluate` on {model}."
         )
     return False
 
@@ -96,7 +96,7 @@ def check_about(about: Mapping[str, Any], name: str) -> None:
     """Raise ValueError, with the name of the file, for what `FIELDS` does not have."""
     unknown = [field for field in about if field not in FIELDS]
     if unknown:
-        raise ValueError(f"{name}: '{unknown[0]}' is unknown. Known are {', '.join(FIELDS)}.")
+        raise ValueError(f"{name}: unknown field '{unknown[0]}'. Known: {', '.join(FIELDS)}.")
 
 
 def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
@@ -130,8 +130,8 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
         md.add(_reliability(md, calibration))
     md.add(md.title(4, "Speed"))
     md.add(
-        f"{scores['speed']['words_per_second']:,.0f} words per second where it was measured, on "
-        "one process."
+        f"{scores['speed']['words_per_second']:,.0f} words per second on the machine of the "
+        "measurement, in one process."
     )
     return md.text
 

@@ -146,13 +146,13 @@ def no_gold(references: Sequence[Doc], spans_key: str, of_ents: str = "") -> str
     keys = sorted({key for doc in references for key in doc.spans})
     found = [f"No gold entities under spans key {spans_key!r}."]
     if spans_key in keys:
-        found.append("That group of spans is empty in each doc: other docs are needed.")
+        found.append("That span group is empty in every doc: give other docs.")
     elif keys:
         found.append(f"The docs have: {', '.join(map(repr, keys))}. Choose with --spans-key.")
     else:
         found.append("The docs have no span groups.")
     if any(doc.ents for doc in references):
-        put = f"set doc.spans[{spans_key!r}] = list(doc.ents) and save them anew"
+        put = f"set doc.spans[{spans_key!r}] = list(doc.ents) and save the docs again"
         found.append(f"They have doc.ents: {of_ents or put}.")
     return " ".join(found)
 

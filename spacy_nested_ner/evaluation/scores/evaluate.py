@@ -101,7 +101,7 @@ def evaluate_pipeline(
     """
     chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
     if not any(read_entities(doc, spans_key, ents) for doc in chosen):
-        raise ValueError(no_gold(references, spans_key, "--ents takes those"))
+        raise ValueError(no_gold(references, spans_key, "use them with --ents"))
     components = _trained_components(nlp, chosen, spans_key)
     predict = _Predictor(nlp, spans_key, ents, components, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
@@ -115,7 +115,7 @@ def evaluate_pipeline(
     if not first.answered:
         problem = no_predictions(first.keys, spans_key)
         if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
-            problem += " Predictions in doc.ents are read with --ents."
+            problem += " To score predictions in doc.ents, use --ents."
         raise ValueError(problem)
     gold = raw = _table(chosen, on_gold.found, spans_key, ents, components.get(spans_key))
     if first is not on_gold:

@@ -42,7 +42,7 @@ class Fit(NamedTuple):
 def describe(fit: Fit) -> str:
     """A fit in words, scores in percent."""
     if fit.threshold == fit.old_threshold:
-        return f"threshold {fit.threshold:.9g} stays, none is better (F {100 * fit.f:.1f})"
+        return f"threshold {fit.threshold:.9g} is kept, none is better (F {100 * fit.f:.1f})"
     return (  # nine digits tell all float32 apart
         f"threshold {fit.threshold:.9g} (F {100 * fit.f:.1f}; {100 * fit.old_f:.1f} at "
         f"{fit.old_threshold:.9g})"
@@ -78,7 +78,7 @@ def fit_thresholds(
         elif not any(len(eg.reference.spans[pipe.key]) for eg in gold):
             reasons[name] = f"the data has no entity under its key '{pipe.key}'"
             if any(eg.reference.ents for eg in examples):
-                reasons[name] += f". Set doc.spans['{pipe.key}'] = list(doc.ents) in it"
+                reasons[name] += f". Set doc.spans['{pipe.key}'] = list(doc.ents) in its docs"
         else:
             fit = (_fit if is_searchable(nlp, name) else _fit_by_passes)(nlp, pipe, gold)
             if isinstance(fit, Fit):

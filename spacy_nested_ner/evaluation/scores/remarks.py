@@ -16,7 +16,7 @@ SHOWN = 5
 """Names in a remark, at most."""
 FEW_ENTITIES, LITTLE = 20, 0.05
 """From so many gold entities on, an F below this is no accident."""
-LONGER = "Train it longer: more steps, and a warm-up that ends long before the last one."
+LONGER = "Train it longer: more steps, and a warm-up that ends long before the last step."
 
 
 def known_labels(nlp: Language, spans_key: str) -> List[str]:
@@ -47,10 +47,11 @@ def remark(
     predicted = {label for label, each in by_label.items() if each.predicted}
     own = predicted or set(known)
     if labels and own and not labels & own:
-        whose = "predicted label" if predicted else "label of the pipeline"
+        whose = "predicted labels" if predicted else "labels of the pipeline"
         return (
-            f"No {whose} ({some(sorted(own))}) is one of the gold data ({some(sorted(labels))}), "
-            "so that nothing can be right. Use a pipeline trained on data with the same labels."
+            f"None of the {whose} ({some(sorted(own))}) occurs in the gold data "
+            f"({some(sorted(labels))}), so no prediction can be right. Use a pipeline trained on "
+            "data with the same labels."
         )
     if not score.predicted:
         return _nothing_predicted(score.gold, threshold)
@@ -62,14 +63,14 @@ def remark(
     if known and (unknown := labels - predicted - set(known)):
         lost = sum(by_label[label].gold for label in unknown)
         return (
-            f"{lost} of {score.gold} gold entities have labels that the pipeline does not have "
-            f"({some(sorted(unknown))}) and cannot find."
+            f"The pipeline cannot find {lost} of {score.gold} gold entities, because it does not "
+            f"have their labels ({some(sorted(unknown))})."
         )
     return None
 
 
 def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str:
-    nothing = f"The pipeline predicts no entity at all where there are {gold}"
+    nothing = f"The pipeline predicts no entity at all, although there are {gold}"
     if threshold is None:
         return (
             f"{nothing}. It has learned too little, its threshold is too high, or its rules do not "
@@ -82,7 +83,11 @@ def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str
         return f"{nothing}{reach}: component {name!r} has learned nothing yet. {LONGER}"
     best = threshold["best"]
     gain = f"F is {100 * best['f']:.2f} at {best['threshold']:.9g}" if best else ""
-    remedy = f" Or set a lower threshold: {gain}." if best else " What is below it is wrong."
+    remedy = (
+        f" Or set a lower threshold: {gain}."
+        if best
+        else " The predictions below the threshold are wrong."
+    )
     highest = f"{threshold['highest_score']:.2f}"
     if float(highest) >= threshold["threshold"]:
         highest = f"{threshold['highest_score']:.9g}"
@@ -119,7 +124,7 @@ def remarks(
     raw, gold = found["raw_text"]["f"], found["gold_tokens"]["f"]
     if abs(gold - raw) < WORTH_A_REMARK:
         return
-    text = "words joined by blanks" if found["documents_without_text"] else "raw text"
+    text = "words joined by spaces" if found["documents_without_text"] else "raw text"
     yield (
         f"F is {100 * raw:.2f} on {text} and {100 * gold:.2f} with gold tokens and sentences. "
         + " ".join(_remedies(found, raw > gold, own_sentences))
@@ -129,21 +134,21 @@ def remarks(
 def _remedies(found: Dict[str, Any], better_raw: bool, own_sentences: bool) -> Iterator[str]:
     tokens, sentences = (found[f"documents_with_other_{what}"] for what in ("tokens", "sentences"))
     few = A_CAUSE * max(tokens, sentences)
-    unknown = ", which it did not learn from"
+    unknown = "; it did not learn from such"
     if tokens > few:
         remedy = ": convert the training data with --tokens spacy and train again."
         if better_raw:
-            remedy = f"{unknown}: convert this data with --tokens spacy to compare."
-        yield f"In {tokens} docs the data has other tokens than the pipeline makes{remedy}"
+            remedy = f"{unknown} tokens: convert this data with --tokens spacy to compare."
+        yield f"In {tokens} docs the tokens of the data differ from the pipeline's{remedy}"
     if sentences > few:
         remedy = (
             ": add a sentencizer or senter before the component, or train on docs as long as those "
-            "to come."
+            "it will read."
         )
         if better_raw:
-            remedy = f"{unknown}."
+            remedy = f"{unknown} sentences."
         elif own_sentences:
-            remedy = ": take another component for sentences, such as a trained senter."
-        yield f"In {sentences} docs the data has other sentences than the pipeline finds{remedy}"
+            remedy = ": use another component for sentences, such as a trained senter."
+        yield f"In {sentences} docs the sentences of the data differ from the pipeline's{remedy}"
     if better_raw and not found["documents_without_text"]:
         yield "The score on raw text is what users get."

@@ -106,7 +106,7 @@ def check_text(reference: Doc, predicted: Doc) -> None:
         raise ValueError(
             f"The predicted text {predicted.text[:40]!r} is not the text of the data "
             f"{reference.text[:40]!r}: a component of the pipeline has changed it. Entities can "
-            "only be compared on one text."
+            "only be compared on the same text."
         )
 
 

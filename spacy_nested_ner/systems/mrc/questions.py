@@ -131,8 +131,8 @@ def known_questions(model: Model) -> Dict[str, str]:
 
 
 NOT_IN_A_CONFIG = (
-    " A config ends a name at ':', '=' or the end of a line, and takes one that begins with '@', "
-    "'#', ';' or '[' for something else: questions for such labels belong in the file."
+    " In a config, a name cannot contain ':', '=' or a line break, or begin with '@', '#', ';' or "
+    "'[': put the questions for such labels into the file."
 )
 
 
@@ -165,8 +165,8 @@ def report_templates(model: Model, labels: List[str]) -> None:
     if missing and model.attrs["query_kind"] == "natural":
         hint = NOT_IN_A_CONFIG if any(map(is_not_in_a_config, missing)) else ""
         warnings.warn(
-            f"{ARCHITECTURE}: no question for the label(s) {', '.join(missing)}. A template asks "
-            f"for them: '{from_template(missing[0])}'. Give a question for each in 'questions', "
+            f"{ARCHITECTURE}: no question for the label(s) {', '.join(missing)}. A template "
+            f"is used: '{from_template(missing[0])}'. Give a question for each in 'questions', "
             f"in the file of 'question_source', or with add_label(label, question=...).{hint}",
             stacklevel=2,
         )
@@ -184,7 +184,7 @@ def set_question(model: Model, label: str, question: str) -> None:
     """
     if model.attrs["query_kind"] != "natural":
         raise ValueError(
-            f"query_kind is '{model.attrs['query_kind']}': only 'natural' asks the questions given"
+            f"query_kind is '{model.attrs['query_kind']}': only 'natural' uses given questions"
         )
     if not isinstance(question, str):
         raise ValueError(f"the question for '{label}' must be a text, got {question!r}")

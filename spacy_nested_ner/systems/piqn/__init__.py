@@ -19,8 +19,8 @@ class PIQNSystem(System):
         has_queries = isinstance(tok2vec, QueryEncoderModel)
         if has_queries != (settings.query_source == "encoder"):
             raise ValueError(
-                "query_source 'encoder' and the tok2vec 'spacy_nested_ner.QueryEncoder.v1' need "
-                f"each other; got query_source '{settings.query_source}' with "
+                "query_source 'encoder' and the tok2vec 'spacy_nested_ner.QueryEncoder.v1' can "
+                f"only be used together; got query_source '{settings.query_source}' with "
                 f"{'that' if has_queries else 'another'} tok2vec"
             )
         if has_queries:
@@ -29,7 +29,7 @@ class PIQNSystem(System):
                 raise ValueError(
                     f"query_interaction is {settings.query_interaction} here and "
                     f"{tok2vec.query_interaction} in the tok2vec, so that queries would see each "
-                    "other in one half of the model only. Set both to the same"
+                    "other in one half of the model only. Set both to the same value"
                 )
         return tok2vec, settings
 

@@ -253,7 +253,7 @@ def test_malformed_items_can_be_skipped(tmp_path, name, line, problem):
 
 
 def test_no_settings():
-    with pytest.raises(ValueError, match="has no settings, not text"):
+    with pytest.raises(ValueError, match="has no settings, got text"):
         read("gliner", TOOLS / "gliner.json", settings={"text": "a"})
 
 

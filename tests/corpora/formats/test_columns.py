@@ -85,7 +85,7 @@ def test_words_of_latin_letters_stay_apart_among_characters(tmp_path):
     "rows, settings, problem",
     [
         (("a B-X", "b I-Y"), {"scheme": "BIO"}, "line 2: I-Y after B-X does not fit BIO"),
-        (("a",), {}, "line 1: a line with nothing behind the token"),
+        (("a",), {}, "line 1: a line with nothing after the token"),
         (("a O", "b"), {"tags": "1"}, "line 2: expected a tag in column 1"),
         (("a O", "\tO"), {}, "line 2: a row without a token"),
     ],
@@ -119,7 +119,7 @@ def test_a_cut_archive(tmp_path):
     "settings, problem",
     [
         ({"level": "1"}, "No setting 'level' for this format. It has: token, tags"),
-        ({"token": "-1"}, "--set tags=NUMBERS has to be given too"),
+        ({"token": "-1"}, "--set tags=NUMBERS is needed, too"),
         ({"token": "x"}, "Setting token must be a whole number"),
         ({"tags": "1;2"}, "Setting tags must be whole numbers such as 1,2"),
         ({"first_character": "yes"}, "must be true or false"),

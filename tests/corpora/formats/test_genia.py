@@ -103,7 +103,7 @@ def test_sample_equals_the_published_sentences(genia_sample, genia_expected):
 
 def test_partial_corpus_warns_that_the_split_is_not_the_published_one(genia_sample, caplog):
     list(read_genia(genia_sample, ReadOptions()))
-    assert "18546 sentences, this file has 185" in caplog.text
+    assert "18546 sentences, but this file has 185" in caplog.text
 
 
 def test_spacy_tokens_keep_text_and_entities_of_the_xml(genia_sample):
@@ -423,7 +423,8 @@ def test_an_article_with_parts_of_speech(samples):
 def test_unknown_encodings(tmp_path, encoding):
     path = tmp_path / "a.xml"
     path.write_text(f'<?xml version="1.0" encoding="{encoding}"?>\n<set/>', encoding="utf8")
-    with pytest.raises(CorpusError, match=f"line 1: the encoding '{encoding}' that the file decl"):
+    problem = f"line 1: the file declares the encoding '{encoding}', which is not known"
+    with pytest.raises(CorpusError, match=problem):
         list(get_reader("genia")(path, ReadOptions()))
 
 

@@ -72,7 +72,7 @@ def test_nne_malformed(tmp_path, lines, problem):
 
 def test_nne_damaged_archive(tmp_path):
     (tmp_path / "nne.tar.gz").write_bytes(b"no archive")
-    with pytest.raises(CorpusError, match="none or damaged"):
+    with pytest.raises(CorpusError, match="is not one, or it is damaged"):
         read("nne", tmp_path / "nne.tar.gz")
 
 

@@ -152,7 +152,7 @@ def test_positions_that_are_no_whole_numbers(tmp_path, number):
     path = tmp_path / "test.json"
     item = '{"context": "a b", "entity_label": "X", "start_position": [%s], "end_position": [1]}'
     path.write_text(item % number, encoding="utf8")
-    with pytest.raises(CorpusError, match=r"test\.json, line 1: (entity|.* is no number)"):
+    with pytest.raises(CorpusError, match=r"test\.json, line 1: (entity|.* is not a JSON number)"):
         read("mrc-json", path)
 
 

@@ -158,7 +158,8 @@ def test_unknown_encodings(tmp_path, file):
     damaged = tmp_path / file
     text = re.sub("encoding=.UTF-8.", "encoding='x-none'", damaged.read_text("utf8"), flags=re.I)
     damaged.write_text(text, encoding="utf8")
-    with pytest.raises(CorpusError, match=r"doc\.xmi, line 1: the encoding 'x-none'"):
+    problem = r"doc\.xmi, line 1: the file declares the encoding 'x-none'"
+    with pytest.raises(CorpusError, match=problem):
         read(path)
 
 
@@ -179,7 +180,7 @@ def test_spans_without_a_label_are_counted_beside_others(tmp_path):
     (record,) = read(write(tmp_path, spans=spans))
     assert entities(record) == [("Bo Li's lab", "ORG"), ("Rome", "GPE")]
     assert record.dropped == {("annotation without a label", ""): 2}
-    with pytest.raises(CorpusError, match="Choose the feature with the label"):
+    with pytest.raises(CorpusError, match="Name the feature that holds the label"):
         read(write(tmp_path, spans=[(2, 13, None), (2, 7, None)]))
 
 

@@ -39,8 +39,8 @@ def test_other_things_that_are_no_input(tmp_path):
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(tmp_path / "socket"))
         for name, problem in {
-            "nowhere": "a link that leads nowhere",
-            "itself": "a link that leads nowhere",
+            "nowhere": "a broken link",
+            "itself": "a broken link",
             "socket": "neither a file nor a folder",
             "none": "no such file or folder",
         }.items():
@@ -57,14 +57,14 @@ def test_links_inside_a_folder(tmp_path):
     (tmp_path / "corpus" / "train").symlink_to(tmp_path / "real")
     assert walk(tmp_path / "corpus") == [tmp_path / "corpus" / "train" / "a.ann"]
     (tmp_path / "real" / "back").symlink_to(tmp_path / "corpus")
-    with pytest.raises(CorpusError, match="which is read already"):
+    with pytest.raises(CorpusError, match="which has already been read"):
         list(get_reader("brat")(tmp_path / "corpus", ReadOptions()))
 
 
 def test_a_broken_link_in_a_folder_is_an_error(tmp_path):
     (tmp_path / "dev.json").write_text("[]", encoding="utf8")
     (tmp_path / "train.json").symlink_to(tmp_path / "gone")
-    with pytest.raises(CorpusError, match=r"train\.json: a link that leads nowhere"):
+    with pytest.raises(CorpusError, match=r"train\.json: a broken link"):
         list(get_reader("papers-json")(tmp_path, ReadOptions()))
 
 

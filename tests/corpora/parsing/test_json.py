@@ -42,7 +42,7 @@ def test_lists_are_read_in_pieces_of_any_size(tmp_path_factory, items, indent, c
         ('[{"a": 1},\n 2]', "line 2: expected a JSON object"),
         (
             '[{"a": 1}]\n[{"b": 2}]',
-            r"line 2: expected the end of the file behind the list, not '\['",
+            r"line 2: expected the end of the file after the list, not '\['",
         ),
         ("[]\n{}", "line 2: expected the end of the file"),
         ("{\n}", "line 1: .* Expected a JSON list, or one JSON object on each line"),
@@ -56,14 +56,14 @@ def test_malformed_json(tmp_path, text, problem):
 
 
 STRICT = [
-    ('{"a": [1, NaN]}', "NaN is no number of JSON"),
-    ('{"a": -Infinity}', "-Infinity is no number"),
-    ('{"a": 1e999}', "1e999 is no number"),
-    ('{"a": 1, "b": 2, "a": 3}', "an object has 'a' twice"),
-    (r'{"a": "\ud83d"}', r"'\\ud83d' is half a character"),
-    ('{"a":' + "[" * 100 + "]" * 100 + "}", "more than 100 deep in one another"),
-    ("[" * 200_000, "more than 100 deep in one another"),
-    ('{"a":' * 200_000, "more than 100 deep in one another"),
+    ('{"a": [1, NaN]}', "NaN is not a JSON number"),
+    ('{"a": -Infinity}', "-Infinity is not a JSON number"),
+    ('{"a": 1e999}', "1e999 is not a JSON number"),
+    ('{"a": 1, "b": 2, "a": 3}', "an object has the key 'a' twice"),
+    (r'{"a": "\ud83d"}', r"'\\ud83d' is half of a surrogate pair"),
+    ('{"a":' + "[" * 100 + "]" * 100 + "}", "nested more than 100 deep"),
+    ("[" * 200_000, "nested more than 100 deep"),
+    ('{"a":' * 200_000, "nested more than 100 deep"),
 ]
 
 
@@ -125,5 +125,5 @@ def test_deep_nesting_in_every_format(tmp_path, name):
     path = tmp_path / "train.json"
     for text in ('[{"tokens": ' + "[" * 100_000, '{"text": ' * 100_000):
         path.write_text(text, encoding="utf8")
-        with pytest.raises(CorpusError, match=r"train\.json, line 1: .* deep in one another"):
+        with pytest.raises(CorpusError, match=r"train\.json, line 1: .* are nested more than"):
             list(get_reader(name)(path, ReadOptions()))
