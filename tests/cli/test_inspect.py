@@ -69,7 +69,10 @@ def test_inspect_compares_tokens_with_those_of_the_pipeline(data, tmp_path):
     report = json.loads(output.read_text("utf8"))
     assert report["train"]["other_tokens"]["differing_percent"] == 50.0
     (warning,) = [text for text in report["warnings"] if "tokens" in text]
-    assert warning.startswith("50.0 % of the sentences of train") and "--tokens spacy" in warning
+    assert (
+        warning.startswith("In 50.0 % of the sentences of train the")
+        and "--tokens spacy" in warning
+    )
     run("inspect", data, "-o", output)
     assert json.loads(output.read_text("utf8"))["train"]["other_tokens"]["differing"] == 0
 

@@ -60,7 +60,7 @@ def test_blank_texts_are_not_counted(teacher, tmp_path):
     texts = [eg.reference.text for eg in make_examples(spacy.load(teacher))]
     (tmp_path / "texts.txt").write_text(f"{texts[0]}\n\n \n{texts[1]}\n", encoding="utf8")
     printed = run("teach", teacher, tmp_path / "texts.txt", tmp_path / "taught.spacy")
-    assert " 2 texts, with" in printed
+    assert "Annotated 2 texts with" in printed
 
 
 def test_a_student_learns_from_them(teacher, taught):

@@ -63,7 +63,7 @@ def test_what_is_as_good_is_named() -> None:
     two = [result("spancat", f1, seed) for seed, f1 in enumerate((0.76, 0.77))]
     far = [result("mrc_ner", f1, seed) for seed, f1 in enumerate((0.30, 0.301))]
     text = tables.verdict([*far, *THREE, *two])
-    assert text.startswith("Best: spancat, F1 76.5 ±") and text.endswith("tell: piqn_ner.")
+    assert text.startswith("Best: spancat, F1 76.5 ±") and text.endswith("seeds: piqn_ner.")
     assert "repeat --seed" in tables.verdict([*THREE, result("spancat", 0.8)])
     clear = [result("spancat", f1, seed) for seed, f1 in enumerate((0.90, 0.902))]
     assert tables.verdict([*clear, *far]) == "Best: spancat, F1 90.1 ± 1.3."

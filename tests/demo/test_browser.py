@@ -358,7 +358,7 @@ def test_a_pipeline_that_fails_on_a_text(browser, tmp_path, evil):
         page = context.new_page()
         page.goto(url)
         done(page)
-        expect(page.locator("#status")).to_contain_text("broken: cannot read it")
+        expect(page.locator("#status")).to_contain_text("broken: cannot read the text")
         problem = pane_of(page, "broken").locator(".problem")
         expect(problem).to_have_text("RuntimeError: <b>no</b>")
         assert pane_of(page, "evil").locator(".tag").count() > 0
