@@ -104,7 +104,7 @@ def run(
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
-        raise typer.BadParameter("CPU time says nothing of a GPU. Leave out --cpu-clock.")
+        raise typer.BadParameter("CPU time says nothing about a GPU. Leave out --cpu-clock.")
     if cpu_clock and not minutes:
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
     if batch_size and not transformer:

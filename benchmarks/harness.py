@@ -78,8 +78,8 @@ class Results:
         self.settings = settings
         self.is_new = True
         for run in self.file["runs"]:
-            if other := trainings.other_settings(run, settings):
-                raise typer.BadParameter(f"{path} was measured with {other}: give another output.")
+            if problem := trainings.other_settings(path, run, settings):
+                raise typer.BadParameter(problem)
 
     def add(self, key: str, cell: Dict[str, Any]) -> None:
         """Take a cell and write the file."""

@@ -407,7 +407,7 @@ def test_an_ablation_goes_on_where_it_stopped(tmp_path) -> None:
     assert invoke(app, *args, "--only", names[1]) == second and output.read_bytes() == before
     other = CliRunner().invoke(app, [str(arg) for arg in (*args, "--steps", 2)])
     shown = " ".join(other.output.replace("│", " ").split())
-    assert other.exit_code == 2 and "was measured with steps 1" in shown
+    assert other.exit_code == 2 and "was made with other settings: steps 1" in shown
     unknown = CliRunner().invoke(app, ["piqn", str(data), str(data), "--only", "no such"])
     assert unknown.exit_code == 2 and "no variant 'no such'" in unknown.output
 
@@ -461,7 +461,7 @@ def test_picked_beside_random_sentences(tmp_path) -> None:
     assert path.read_bytes() == before and again == invoke(picking.app, "report", output)
     assert table.endswith(again) and again.count("| 1 | 1 | 5 |") == 1
     other = CliRunner().invoke(picking.app, [str(arg) for arg in (*args, "--steps", 2)])
-    assert other.exit_code == 2 and "was measured with steps 1" in all_of(other.output)
+    assert other.exit_code == 2 and "was made with other settings: steps 1" in all_of(other.output)
 
 
 WAYS = [("start", 0), ("picked", 1), ("random", 1)]

@@ -109,22 +109,26 @@ def _check_settings(task: Task) -> None:
     """Settings of results that did not know one do not count: it had its default."""
     if not task.target.exists():
         return
-    if other := other_settings(srsly.read_json(task.target)["settings"], task.settings):
-        raise ValueError(
-            f"{task.target} was made with other settings: {other}. Give another output folder."
-        )
+    found = srsly.read_json(task.target)["settings"]
+    if problem := other_settings(task.target, found, task.settings):
+        raise ValueError(problem)
 
 
-def other_settings(found: Dict[str, Any], wanted: Dict[str, Any]) -> str:
-    """Those of a result that differ from the wanted ones, in words; empty if none does. Paths do
-    not count beside a digest of the files, `data`."""
+def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any]) -> str:
+    """What to say of a result whose settings differ from the wanted ones; empty if none does. Paths
+    do not count beside a digest of the files, `data`.
+
+    where: the file of the result.
+    """
     ignored = PATHS if "data" in wanted and "data" in found else ()
     other = [
-        key
+        f"{key} {found[key]}"
         for key, value in wanted.items()
         if found.get(key, value) != value and key not in ignored
     ]
-    return ", ".join(f"{key} {found[key]}" for key in other)
+    if not other:
+        return ""
+    return f"{where} was made with other settings: {', '.join(other)}. Give another output."
 
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, Any]:
