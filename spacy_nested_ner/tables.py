@@ -6,6 +6,7 @@ two labels have the same span, neither lies in the other: depth and parent are t
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 if TYPE_CHECKING:
@@ -136,7 +137,15 @@ def _scores(scores: Any, length: int) -> List[Optional[float]]:
     0.9700000286102295."""
     import numpy as np
 
-    if scores is None or np.size(scores) != length:
+    if scores is None:
+        return [None] * length
+    if np.size(scores) != length:
+        warnings.warn(
+            "The scores of a span group are left out: it has more or fewer spans than scores. What "
+            "adds spans to a group or removes them, such as a span_ruler, must do the same with "
+            "its scores: see 'Filter, add, link' in docs/guide/component.md.",
+            stacklevel=2,
+        )
         return [None] * length
     values = np.asarray(scores).reshape(-1)
     if values.dtype.kind != "f":

@@ -110,11 +110,17 @@ def test_of_two_parents_as_small_the_first():
     assert found(doc)[1:] == [("b c d", "B", 1, None), ("b c", "x", 2, 0)]
 
 
-@pytest.mark.parametrize("scores", [None, [0.5], []])
-def test_scores_that_are_not_there(scores):
-    doc = doc_of("The IL-2 gene.", [(1, 3, "DNA"), (1, 2, "protein")], scores)
+def test_scores_that_are_not_there():
+    doc = doc_of("The IL-2 gene.", [(1, 3, "DNA"), (1, 2, "protein")])
     assert [each["score"] for each in to_dicts(doc)[0]["spans"]] == [None, None]
     assert to_frame(doc)["score"].isna().all() and to_frame(doc)["score"].dtype == "float64"
+
+
+@pytest.mark.parametrize("scores", [[0.5], [], [0.5, 0.6, 0.7]])
+def test_scores_of_other_spans_are_left_out_with_a_warning(scores):
+    doc = doc_of("The IL-2 gene.", [(1, 3, "DNA"), (1, 2, "protein")], scores)
+    with pytest.warns(UserWarning, match="more or fewer spans than scores.*span_ruler"):
+        assert [each["score"] for each in to_dicts(doc)[0]["spans"]] == [None, None]
 
 
 def test_a_score_that_is_no_number_is_none():
