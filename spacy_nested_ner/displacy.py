@@ -15,10 +15,12 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    Literal,
     Mapping,
     Optional,
     Tuple,
     Union,
+    overload,
 )
 from zlib import crc32
 
@@ -53,6 +55,26 @@ TEMPLATES = {
     ),
 }
 OPTIONS = {"top_offset": 31, "top_offset_step": 17, "template": TEMPLATES}
+
+
+@overload
+def render(
+    docs: Union[Doc, Iterable[Doc]],
+    spans_key: str = "sc",
+    *,
+    colors: Optional[Mapping[str, str]] = None,
+    jupyter: Literal[False],
+) -> str: ...
+
+
+@overload
+def render(
+    docs: Union[Doc, Iterable[Doc]],
+    spans_key: str = "sc",
+    *,
+    colors: Optional[Mapping[str, str]] = None,
+    jupyter: Optional[bool] = None,
+) -> Optional[str]: ...
 
 
 def render(

@@ -6,8 +6,9 @@ two labels have the same span, neither lies in the other: depth and parent are t
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+
+from spacy_nested_ner.warn import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,11 +141,10 @@ def _scores(scores: Any, length: int) -> List[Optional[float]]:
     if scores is None:
         return [None] * length
     if np.size(scores) != length:
-        warnings.warn(
+        warn(
             "The scores of a span group are left out: it has more or fewer spans than scores. What "
             "adds spans to a group or removes them, such as a span_ruler, must do the same with "
-            "its scores: see 'Filter, add, link' in docs/guide/component.md.",
-            stacklevel=2,
+            "its scores: see 'Filter, add, link' in docs/guide/component.md."
         )
         return [None] * length
     values = np.asarray(scores).reshape(-1)

@@ -17,7 +17,7 @@ ROOT = Path(spacy_nested_ner.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 BELOW = ("layers", "matching")
 # What the modules of each room may import beside their own room and `ANYWHERE`.
-ANYWHERE = ("about", "device", "settings", "files", "forks", "msgpack")
+ANYWHERE = ("about", "device", "settings", "files", "forks", "msgpack", "warn")
 MAY_IMPORT = {
     "cli": (
         "scale",
@@ -50,6 +50,7 @@ MAY_IMPORT = {
     "files": (),
     "forks": (),
     "msgpack": (),
+    "warn": (),
     "settings": (),
     # How entities nest is counted in one place.
     "tables": ("corpora.spans", "corpora.statistics"),

@@ -16,7 +16,7 @@ from spacy_nested_ner.cli.texts import UsableTexts, file_texts
 EncoderArg = Annotated[
     str, typer.Argument(metavar="ENCODER", help="Folder or hub name of a pretrained transformer")
 ]
-OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the adapted encoder")]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="Folder for the adapted encoder")]
 PassesOpt = Annotated[int, typer.Option(min=1, help="Passes over the texts")]
 RateOpt = Annotated[
     float, typer.Option(help="Peak learning rate; use 0.0001 for an encoder the size of BERT")
@@ -35,7 +35,7 @@ def adapt_cli(
     """Let a pretrained transformer learn the language of raw text by guessing masked words, before
     it learns entities from annotated data.
 
-    Then give OUT wherever a transformer is named: `--paths.transformer`, `init --encoder`.
+    Then give OUTPUT wherever a transformer is named: `--paths.transformer`, `init --encoder`.
     """
     from spacy.util import fix_random_seed
     from tqdm import tqdm
@@ -47,7 +47,7 @@ def adapt_cli(
         if rate <= 0:
             raise ValueError(f"--rate must be above 0, got {rate:g}.")
         if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
-            raise ValueError(f"OUT is the encoder itself, {encoder}. Give another folder.")
+            raise ValueError(f"OUTPUT is the encoder itself, {encoder}. Give another folder.")
         texts = file_texts(texts_path, text, output_path)
         use_gpu(gpu_id)
         fix_random_seed(0)

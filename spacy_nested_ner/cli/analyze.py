@@ -34,7 +34,7 @@ class Format(str, Enum):
 
 OutputArg = Annotated[
     Optional[Path],
-    typer.Argument(metavar="OUT_DIR", help="Folder for the pictures", show_default=False),
+    typer.Argument(metavar="OUTPUT", help="Folder for the pictures", show_default=False),
 ]
 FormatOpt = Annotated[Format, typer.Option("--format", help="SVG or PNG")]
 DocOpt = Annotated[
@@ -71,7 +71,7 @@ def analyze_cli(
             given = [str(each) for each in (data_path, output_dir) if each is not None]
             raise ValueError(
                 "Pipelines, gold data and a folder for the pictures are needed, in this order: "
-                f"MODEL... DATA OUT_DIR. Got only: {' '.join(given) or 'nothing'}"
+                f"MODEL... DATA OUTPUT. Got only: {' '.join(given) or 'nothing'}"
             )
         check_data(data_path)
         warn_of(read_as_one(data_path))

@@ -26,7 +26,7 @@ TIMED_DOCS = {1: 32, 8: 64, 64: 128}
 REPEATS = 3
 
 OutputArg = Annotated[
-    Path, typer.Argument(metavar="OUT", help="Folder for the compressed pipeline; not MODEL")
+    Path, typer.Argument(metavar="OUTPUT", help="Folder for the compressed pipeline; not MODEL")
 ]
 CheckOpt = Annotated[
     Optional[Path],

@@ -61,7 +61,7 @@ InputsArg = Annotated[
 OutputArg = Annotated[
     Path,
     typer.Argument(
-        metavar="OUTPUT_DIR", help="Folder for train.spacy, dev.spacy, test.spacy and report.json"
+        metavar="OUTPUT", help="Folder for train.spacy, dev.spacy, test.spacy and report.json"
     ),
 ]
 TokensOpt = Annotated[
@@ -190,12 +190,12 @@ def _settings(texts: List[str]) -> Dict[str, str]:
 
 def _split_options(fractions: str, seed: int, redo: bool) -> "SplitOptions":
     from spacy_nested_ner.corpora.read import SplitOptions
-    from spacy_nested_ner.corpora.splits import check_fractions
+    from spacy_nested_ner.corpora.splits import check_fractions, wrong_fractions
 
     try:
         shares = tuple(float(part) for part in fractions.split(","))
     except ValueError:
-        shares = ()
+        raise ValueError(wrong_fractions(fractions)) from None
     check_fractions(shares)
     return SplitOptions((shares[0], shares[1], shares[2]), seed, redo)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 FormatArg = Annotated[str, typer.Argument(metavar="FORMAT", help="Format to write, see below")]
-OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write")]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The file to write")]
 QuestionsOpt = Annotated[
     Optional[str],
     typer.Option(

@@ -31,7 +31,7 @@ OutputOpt = Annotated[
 ]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer, if no config sets it")]
 RareOpt = Annotated[
-    int, typer.Option(help="Labels with fewer entities than this are reported as rare")
+    int, typer.Option(min=0, help="Labels with fewer entities than this are reported as rare")
 ]
 
 MANY = 30

@@ -36,12 +36,12 @@ class Tool(str, Enum):
 
 OutputArg = Annotated[
     Path,
-    typer.Argument(metavar="OUT", help="The file to write: .json for Label Studio, else .jsonl"),
+    typer.Argument(metavar="OUTPUT", help="The file to write: .json for Label Studio, else .jsonl"),
 ]
 NumberOpt = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of texts to pick")]
 FormatOpt = Annotated[
     Optional[Tool],
-    typer.Option("--format", help="Annotation tool (default: label-studio if OUT is .json)"),
+    typer.Option("--format", help="Annotation tool (default: label-studio if OUTPUT is .json)"),
 ]
 
 

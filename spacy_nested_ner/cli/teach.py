@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TeacherArg = Annotated[
     str, typer.Argument(metavar="TEACHER", help="Folder or package name of a pipeline")
 ]
-OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The .spacy file to write")]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The .spacy file to write")]
 
 
 def teach_cli(

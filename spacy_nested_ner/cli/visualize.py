@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spacy_nested_ner.evaluation.page.page import Comparison
 
 
-OutputArg = Annotated[Path, typer.Argument(metavar="OUT", help="The HTML page to write")]
+OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The HTML page to write")]
 LimitOpt = Annotated[int, typer.Option(min=1, help="Maximum number of docs to show")]
 SeedOpt = Annotated[int, typer.Option(help="Seed for the random choice of docs")]
 ScoresOpt = Annotated[

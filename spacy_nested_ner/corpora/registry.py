@@ -16,16 +16,23 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Generic, Optional, TypeVar
 
 import catalogue
 
 from spacy_nested_ner.corpora.records import Reader, TaskWriter, Writer
 
+F = TypeVar("F")
 
-class FormatRegistry(catalogue.Registry):
+
+class FormatRegistry(catalogue.Registry, Generic[F]):
     """A registry that holds the formats of this package without importing them before they are
-    needed."""
+    needed. F: what it holds, for type checkers."""
+
+    def register(self, name: str, *, func: Optional[F] = None) -> Callable[[F], F]:
+        """A decorator that registers a function under a name."""
+        decorate: Callable[[F], F] = super().register(name, func=func)
+        return decorate
 
     def __contains__(self, name: str) -> bool:
         import_formats()
@@ -42,10 +49,12 @@ class FormatRegistry(catalogue.Registry):
         return super().get_all()
 
 
-readers = FormatRegistry(("spacy_nested_ner", "readers"), entry_points=True)
-writers = FormatRegistry(("spacy_nested_ner", "writers"), entry_points=True)
+readers: FormatRegistry[Reader] = FormatRegistry(("spacy_nested_ner", "readers"), entry_points=True)
+writers: FormatRegistry[Writer] = FormatRegistry(("spacy_nested_ner", "writers"), entry_points=True)
 # Of the import files of annotation tools, by the format that their exports are read with.
-task_writers = FormatRegistry(("spacy_nested_ner", "task_writers"), entry_points=True)
+task_writers: FormatRegistry[TaskWriter] = FormatRegistry(
+    ("spacy_nested_ner", "task_writers"), entry_points=True
+)
 
 
 def import_formats() -> None:

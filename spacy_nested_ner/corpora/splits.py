@@ -130,10 +130,15 @@ def random_split(
 def check_fractions(fractions: Sequence[float]) -> None:
     """Raise ValueError unless these are three numbers of at least 0 that sum up to 1."""
     if len(fractions) != 3 or not (min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-6):
-        raise ValueError(
-            f"Fractions of train, dev and test must be three numbers of at least 0 that sum to 1, "
-            f"such as 0.8,0.1,0.1, not {','.join(map(str, fractions))}."
-        )
+        raise ValueError(wrong_fractions(",".join(map(str, fractions))))
+
+
+def wrong_fractions(given: str) -> str:
+    """What is wrong with what was given in place of fractions."""
+    return (
+        "Fractions of train, dev and test must be three numbers of at least 0 that sum to 1, "
+        f"such as 0.8,0.1,0.1, not {given}."
+    )
 
 
 def _hash(doc_id: str, seed: int) -> int:

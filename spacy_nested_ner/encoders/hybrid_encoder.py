@@ -1,7 +1,6 @@
 """Words as several papers represent them: contextual vectors beside static vectors, tags and
 characters."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -33,6 +32,7 @@ from spacy_nested_ner.encoders.word_features import (
 from spacy_nested_ner.encoders.words import encode_words, initialize_tok2vec, to_torch
 from spacy_nested_ner.layers.hybrid import HybridWords
 from spacy_nested_ner.settings import Settings, configured, setting
+from spacy_nested_ner.warn import warn
 
 ARCHITECTURE = "spacy_nested_ner.HybridEncoder.v1"
 
@@ -338,4 +338,4 @@ def _check_tags(docs: List[Doc], attr: str, is_train: bool) -> None:
     if not has_annotation(docs, attr):
         if is_train:
             raise ValueError(missing_annotation(attr))
-        warnings.warn(missing_annotation(attr), stacklevel=2)
+        warn(missing_annotation(attr))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import warnings
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -36,6 +35,7 @@ from wasabi import Printer
 
 from spacy_nested_ner.files import written_folder
 from spacy_nested_ner.training.budget import LINEAR_OVER_TIME, UNTIL_TIME_IS_UP
+from spacy_nested_ner.warn import warn
 
 if TYPE_CHECKING:
     from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
@@ -66,11 +66,11 @@ def make_fit_threshold() -> Callable[[Language], Language]:
     saved: Dict[bytes, Dict[str, Fit]] = {}
     warned: set = set()
 
-    def warn(name: str, reason: str) -> None:
+    def report(name: str, reason: str) -> None:
         # That nothing is right yet is to be expected of the first checkpoints.
         if reason != NOTHING_RIGHT and name not in warned:
+            warn(f"Component '{name}': its threshold is kept: {reason}.")
             warned.add(name)
-            warnings.warn(f"Component '{name}': its threshold is kept: {reason}.", stacklevel=3)
 
     def fit_threshold(nlp: Language) -> Language:
         if _is_interrupted():
@@ -83,7 +83,7 @@ def make_fit_threshold() -> Callable[[Language], Language]:
             fits, reasons = _fit_on_dev(nlp)
             for name in scored_pipes(nlp):
                 if name in reasons:
-                    warn(name, reasons[name])
+                    report(name, reasons[name])
             saved.clear()
             saved[weights] = fits
         return _whole_on_disk(with_thresholds(nlp, saved[weights]))

@@ -21,6 +21,8 @@ def make_architecture(system: System) -> Callable[..., Model[HeadInput, HeadOutp
     def build(tok2vec: Any, **given: Any) -> Model[HeadInput, HeadOutput]:
         from spacy_nested_ner.model.head_model import build_head_model
 
+        if not isinstance(tok2vec, Model):
+            raise ValueError(f"{system.registered}: tok2vec must be a model, got {tok2vec!r}.")
         submodels = {name: given.pop(name, None) for name, _ in system.submodels}
         try:
             settings = system.settings(**given)

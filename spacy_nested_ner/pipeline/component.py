@@ -4,7 +4,18 @@ import math
 from functools import partial
 from itertools import islice
 from numbers import Integral
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import torch
@@ -148,12 +159,12 @@ class NestedNER(SavedPipe):
         get_examples: Callable[[], Iterable[Example]],
         *,
         nlp: Optional[Language] = None,
-        labels: Optional[List[str]] = None,
+        labels: Optional[Sequence[str]] = None,
     ) -> None:
         """Collect the labels, build the model.
 
         get_examples (Callable): Returns a representative sample of examples.
-        labels (Optional[List[str]]): Labels to use, typically from `spacy init labels`; without
+        labels (Optional[Sequence[str]]): Labels to use, typically from `spacy init labels`; without
             them every label of the examples is added. Warns of docs without a group of spans.
         RAISES (ValueError): If there are no labels; says which span keys the examples have.
         """

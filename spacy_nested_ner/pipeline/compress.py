@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Dict, Iterator, List
 
 from spacy.language import Language
 from thinc.api import Model
 
 from spacy_nested_ner.encoders.protocol import listens
+from spacy_nested_ner.warn import warn
 
 # The encoders of this package that hold a pretrained one; each has a setting `int8`.
 ENCODERS = (
@@ -57,7 +57,7 @@ def compress(nlp: Language) -> List[str]:
             + ", ".join(ENCODERS)
         )
     for name in refused:
-        warnings.warn(f"Component '{name}' stays as it is: it {reasons[name]}.", stacklevel=2)
+        warn(f"Component '{name}' stays as it is: it {reasons[name]}.")
     return found
 
 

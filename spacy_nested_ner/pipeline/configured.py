@@ -1,6 +1,5 @@
 """A pipe whose settings live in its `cfg`, checked wherever they are used."""
 
-import warnings
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Type
 
@@ -12,6 +11,7 @@ from spacy_nested_ner.pipeline.sentences import NOTHING_SEEN
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import S, defaults_of, names_of, take, unknown_name
 from spacy_nested_ner.systems.base import Options
+from spacy_nested_ner.warn import warn
 
 # What `pipe.cfg` holds beside settings.
 STATE = ("labels", "learned_from")
@@ -132,5 +132,5 @@ class ConfiguredPipe(TrainablePipe):
 
     def _warn_once(self, key: str, problem: str) -> None:
         if key not in self._warned:
-            self._warned.add(key)
-            warnings.warn(self._says(problem), stacklevel=3)
+            warn(self._says(problem))
+            self._warned.add(key)  # not before: as an error it is to come again

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, TypeVar
 
 import numpy as np
 import srsly
 
 from spacy_nested_ner.model.head_model import head_shim, set_label_dim, set_tok2vec
 from spacy_nested_ner.pipeline.configured import STATE, ConfiguredPipe
+
+P = TypeVar("P", bound="SavedPipe")
 
 CHECKSUMS = "checksums.json"
 # What spaCy saves of a pipe, the vocabulary apart.
@@ -42,7 +44,7 @@ class SavedPipe(ConfiguredPipe):
         parts = {file.name: file.read_bytes() for file in files if file.is_file()}
         srsly.write_json(Path(path) / CHECKSUMS, _checksums(parts))
 
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> SavedPipe:
+    def from_bytes(self: P, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> P:
         """Load the pipe; see `from_disk`."""
         with self._loading("the content of the bytes"):
             saved = dict(srsly.msgpack_loads(bytes_data))
@@ -59,7 +61,7 @@ class SavedPipe(ConfiguredPipe):
             self._after_loading("the bytes")
         return self
 
-    def from_disk(self, path: Any, *, exclude: Iterable[str] = ()) -> SavedPipe:
+    def from_disk(self: P, path: Any, *, exclude: Iterable[str] = ()) -> P:
         """Load the pipe. Saved settings win over those of the config, as in spaCy's own
         components: change them in `pipe.cfg`, and how many words the head sees at once in
         `pipe.model.attrs["batch_words"]`.

@@ -5,7 +5,6 @@ A head is plain torch and knows nothing of spaCy or Thinc, so that it can be rea
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.device import on_device
 from spacy_nested_ner.systems.base import Options
+from spacy_nested_ner.warn import warn
 
 # Logit of a probability of 1 %, where a head begins that learns which of many things are entities:
 # few are, and to learn this first would be a slow start.
@@ -160,13 +160,12 @@ class Head(nn.Module):
         """
         n_queries, n_gold = cost.shape
         if n_gold > n_queries and not self.warned:
-            self.warned = True
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: a sentence has {n_gold} gold entities but only "
                 f"{n_queries} {what}; the entities that fit worst are left out. {remedy}. "
-                "Further cases are not reported.",
-                stacklevel=2,
+                "Further cases are not reported."
             )
+            self.warned = True
 
     def set_dropout(self, rate: float, fixed: bool = False) -> None:
         """Give every dropout of the head that is not fixed this rate. fixed: for ever."""

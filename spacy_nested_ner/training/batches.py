@@ -18,13 +18,13 @@ def batch_by_words(
     Docs that are read as a stream (`max_epochs = -1`) have no known number of words: `size` holds.
     Docs longer than a batch are batches of their own.
 
-    Raises ValueError unless 0 < smallest <= size and 0 < batches_per_pass.
+    Raises ValueError unless 0 < smallest <= size, 0 < batches_per_pass and 0 <= tolerance.
     """
-    if not 0 < smallest <= size or batches_per_pass <= 0:
+    if not (0 < smallest <= size and batches_per_pass > 0 and tolerance >= 0):
         raise ValueError(
-            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 needs 0 < smallest <= size "
-            f"and 0 < batches_per_pass, not smallest = {smallest}, size = {size}, "
-            f"batches_per_pass = {batches_per_pass}."
+            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 needs 0 < smallest <= size, "
+            f"0 < batches_per_pass and 0 <= tolerance, not smallest = {smallest}, size = {size}, "
+            f"batches_per_pass = {batches_per_pass}, tolerance = {tolerance}."
         )
 
     def batches(examples: Iterable[Any]) -> Iterable[List[Any]]:

@@ -4,7 +4,19 @@ Thinc 8.3 calls its optimizer with one parameter at a time, which allows no norm
 and no groups. Here a call only collects; `AdamW.flush` applies the whole step.
 """
 
-from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple, cast, runtime_checkable
+from numbers import Real
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Optional,
+    Protocol,
+    Set,
+    Tuple,
+    cast,
+    runtime_checkable,
+)
 
 import numpy
 import torch
@@ -12,6 +24,8 @@ from thinc.api import Model, Optimizer, get_torch_default_device
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import FloatsXd
 from torch import Tensor, nn
+
+from spacy_nested_ner.settings import Setting
 
 BIAS_NAMES = ("b", "bias")
 
@@ -51,6 +65,8 @@ class AdamW(Optimizer):
     grad_clip: highest norm of the gradient over all parameters that step together; 0 for no limit.
         A component of this package ends a step with itself: several of them are clipped one by one.
     bias_correction: False for the moments as they are, as in BERT's own optimizer.
+
+    Raises ValueError for a number out of its range; those that a schedule gives are not checked.
     """
 
     head_learn_rate: Optional[float]
@@ -68,6 +84,16 @@ class AdamW(Optimizer):
         grad_clip: FloatOrSeq = 1.0,
         bias_correction: bool = True,
     ):
+        for name, value in (
+            ("learn_rate", learn_rate),
+            ("head_learn_rate", head_learn_rate),
+            ("weight_decay", weight_decay),
+            ("beta1", beta1),
+            ("beta2", beta2),
+            ("eps", eps),
+            ("grad_clip", grad_clip),
+        ):
+            _check(name, value)
         super().__init__(
             learn_rate,
             L2=weight_decay,
@@ -219,6 +245,16 @@ class AdamW(Optimizer):
             {**common, "params": parameters, "lr": rate, "weight_decay": decay}
             for (rate, decay), parameters in members.items()
         ]
+
+
+def _check(name: str, value: Any) -> None:
+    """Raise ValueError for a number out of its range. Whatever is no number is a schedule."""
+    range_of = Setting(above=0) if name == "eps" else Setting(least=0)
+    if isinstance(value, (Real, str)) and not range_of.holds(value, float):
+        raise ValueError(
+            f"spacy_nested_ner.AdamW.v1: {name} must be {range_of.expected(float)} or a schedule, "
+            f"got {value!r}."
+        )
 
 
 def _parameter_keys(model: Model) -> Set[KeyT]:

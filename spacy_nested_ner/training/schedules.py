@@ -27,8 +27,10 @@ def warmup_linear(initial_rate: float, warmup_steps: float, total_steps: Steps) 
     initial_rate: the peak. warmup_steps: step at which it is reached, or a share of the steps.
     total_steps: step at which the rate is 0.
 
-    Raises ValueError unless 0 <= warmup_steps <= total_steps and 0 < total_steps.
+    Raises ValueError unless 0 <= warmup_steps <= total_steps, 0 < total_steps and
+    0 <= initial_rate.
     """
+    _check_rate("initial_rate", initial_rate)
     if not _is_known(total_steps):
         return repeat(initial_rate)
     warmup = _whole_steps("warmup_steps", warmup_steps, total_steps)
@@ -52,8 +54,11 @@ def two_stage_linear(
     which it ends at 0.
     warmup: share of each stage's own steps spent on warm-up, 0 to 1.
 
-    Raises ValueError unless 0 <= split_step <= total_steps, 0 < total_steps and 0 <= warmup <= 1.
+    Raises ValueError unless 0 <= split_step <= total_steps, 0 < total_steps, 0 <= warmup <= 1 and
+    neither rate is below 0.
     """
+    _check_rate("first_rate", first_rate)
+    _check_rate("second_rate", second_rate)
     if not _is_known(total_steps):
         return repeat(second_rate)
     split = _whole_steps("split_step", split_step, total_steps)
@@ -73,8 +78,10 @@ def warmup_cosine(initial_rate: float, warmup_steps: float, total_steps: Steps) 
     initial_rate: the peak. warmup_steps: step at which it is reached, or a share of the steps.
     total_steps: step at which the rate is 0.
 
-    Raises ValueError unless 0 <= warmup_steps <= total_steps and 0 < total_steps.
+    Raises ValueError unless 0 <= warmup_steps <= total_steps, 0 < total_steps and
+    0 <= initial_rate.
     """
+    _check_rate("initial_rate", initial_rate)
     if not _is_known(total_steps):
         return repeat(initial_rate)
     warmup = _whole_steps("warmup_steps", warmup_steps, total_steps)
@@ -119,6 +126,11 @@ def _is_known(total_steps: Steps) -> TypeGuard[int]:
     if total_steps.startswith("${"):
         return False
     raise ValueError(f"total_steps must be a number of steps, not {total_steps!r}.")
+
+
+def _check_rate(name: str, rate: float) -> None:
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"{name} must be a number of at least 0, not {rate}.")
 
 
 def _whole_steps(name: str, steps: float, total_steps: int) -> int:

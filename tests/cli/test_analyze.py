@@ -71,7 +71,7 @@ def test_what_cannot_be_drawn(options, problem, data, tmp_path):
 def test_what_is_missing_is_told_before_a_pipeline_is_loaded(data, tmp_path):
     out = tmp_path / "out"
     printed = run("analyze", "nowhere", out, code=1)
-    assert "MODEL... DATA OUT_DIR" in printed and "Got only: nowhere" in printed
+    assert "MODEL... DATA OUTPUT" in printed and "Got only: nowhere" in printed
     printed = run("analyze", "nowhere", tmp_path / "nothing.spacy", out, code=1)
     assert "nothing.spacy: no such file" in printed and "nowhere" not in printed
 

@@ -212,6 +212,7 @@ def test_convert_splits_by_document(tmp_path):
     for wrong in ("0.5,0.25", "a,b,c"):
         output = run(*args, "--split-fractions", wrong, code=1)
         assert "three numbers of at least 0 that sum to 1" in output
+        assert f"not {wrong}." in " ".join(output.split())
 
 
 def test_convert_chinese_characters(tmp_path):

@@ -437,6 +437,13 @@ def test_a_model_of_another_system_is_refused(factory, architecture, problem) ->
         spacy.blank("en").add_pipe(factory, name="x", config={"model": model})
 
 
+@pytest.mark.parametrize("encoder", [None, 3])
+def test_what_is_no_encoder_is_named(make, encoder) -> None:
+    problem = f"spacy_nested_ner.*.v1: tok2vec must be a model, got {encoder}"
+    with pytest.raises(Exception, match=problem):
+        make(model={"tok2vec": encoder})
+
+
 def test_a_listener_of_another_width_is_named() -> None:
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 64}
     nlp = spacy.blank("en")

@@ -36,7 +36,9 @@ def test_long_docs_are_batches_of_their_own() -> None:
     assert sorted(found) == [20, 100]
 
 
-@pytest.mark.parametrize("wrong", [{"smallest": 0}, {"smallest": 700}, {"batches_per_pass": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"smallest": 0}, {"smallest": 700}, {"batches_per_pass": 0}, {"tolerance": -0.1}]
+)
 def test_wrong_sizes(wrong) -> None:
     with pytest.raises(ValueError, match="0 < smallest <= size"):
         batch_by_words(**{"size": 600, "smallest": 150, "batches_per_pass": 100, **wrong})

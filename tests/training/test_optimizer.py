@@ -481,6 +481,25 @@ def test_default_settings_resolve() -> None:
     assert (optimizer.learn_rate, optimizer.L2, optimizer.grad_clip) == (0.001, 0.01, 1.0)
 
 
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("learn_rate", -0.001),
+        ("learn_rate", "abc"),
+        ("head_learn_rate", float("nan")),
+        ("weight_decay", -1),
+        ("grad_clip", -1.0),
+        ("eps", 0.0),
+        ("beta1", -0.1),
+    ],
+)
+def test_numbers_out_of_their_range_are_named(name, value) -> None:
+    with pytest.raises(ValueError, match=f"AdamW.v1: {name} must be a number .* or a schedule"):
+        AdamW(**{name: value})
+    zero = {"learn_rate": 0, "weight_decay": 0, "grad_clip": 0}
+    assert AdamW(**zero, head_learn_rate=iter([0.1, 0.2])).head_learn_rate == 0.1
+
+
 def test_averages_are_refused_rather_than_ignored() -> None:
     config = {"@optimizers": "spacy_nested_ner.AdamW.v1", "use_averages": True}
     with pytest.raises(Exception, match="use_averages"):

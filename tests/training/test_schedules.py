@@ -151,3 +151,15 @@ def test_resolve_from_a_config() -> None:
     expected_encoder, expected_head = [0, 0, 0, 0.1, 0.05, 0], [0.3, 0.15, 0.2, 0.15, 0.1, 0.05]
     assert [encoder for encoder, _ in rates] == pytest.approx(expected_encoder)
     assert [head for _, head in rates] == pytest.approx(expected_head)
+
+
+@pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf")])
+def test_a_rate_that_cannot_be_is_named(rate) -> None:
+    problem = f"rate must be a number of at least 0, not {rate}"
+    for schedule in (warmup_linear, warmup_cosine):
+        with pytest.raises(ValueError, match=f"initial_{problem}"):
+            schedule(rate, 1, 10)
+    with pytest.raises(ValueError, match=f"first_{problem}"):
+        two_stage_linear(rate, 0.1, 5, 10)
+    with pytest.raises(ValueError, match=f"second_{problem}"):
+        two_stage_linear(0.0, rate, 5, 10)

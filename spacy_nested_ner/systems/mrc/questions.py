@@ -2,7 +2,6 @@
 the label's name (BERT-MRC section 3.1; the three kinds of section 5.2)."""
 
 import re
-import warnings
 from collections import defaultdict
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -10,6 +9,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import srsly
 from thinc.api import Model
+
+from spacy_nested_ner.warn import warn
 
 ARCHITECTURE = "spacy_nested_ner.MRC.v1"
 READY_MADE = Path(__file__).parent / "question_sets"
@@ -151,10 +152,9 @@ def _report_alike(model: Model) -> None:
         labels_of[question].append(label)
     for question, labels in labels_of.items():
         if len(labels) > 1:
-            warnings.warn(
+            warn(
                 f"{ARCHITECTURE}: '{question}' is asked for each of {', '.join(labels)}, which "
-                "therefore get the same answers. Give each a question of its own.",
-                stacklevel=2,
+                "therefore get the same answers. Give each a question of its own."
             )
 
 
@@ -164,11 +164,10 @@ def report_templates(model: Model, labels: List[str]) -> None:
     missing = [label for label in labels if label not in known]
     if missing and model.attrs["query_kind"] == "natural":
         hint = NOT_IN_A_CONFIG if any(map(is_not_in_a_config, missing)) else ""
-        warnings.warn(
+        warn(
             f"{ARCHITECTURE}: no question for the label(s) {', '.join(missing)}. A template "
             f"is used: '{from_template(missing[0])}'. Give a question for each in 'questions', "
-            f"in the file of 'question_source', or with add_label(label, question=...).{hint}",
-            stacklevel=2,
+            f"in the file of 'question_source', or with add_label(label, question=...).{hint}"
         )
 
 
