@@ -1,15 +1,25 @@
-"""Warnings that point to the line of the user."""
+"""Warnings that point to the line that calls spaCy or this package."""
 
 import sys
 import warnings
 
-# Packages between a user's call and what it warns of.
-BETWEEN = ("spacy_nested_ner", "spacy", "thinc", "confection", "catalogue", "torch", "contextlib")
+# Packages between that line and what it warns of, and the command line around them.
+BETWEEN = (
+    "spacy_nested_ner",
+    "spacy",
+    "thinc",
+    "confection",
+    "catalogue",
+    "torch",
+    "contextlib",
+    "click",
+    "typer",
+)
 
 
 def warn(message: str) -> None:
-    """A `UserWarning` at the line whose call led here, the first that is not of these packages:
-    where it is shown once for each line, lines of a user's own count."""
+    """A `UserWarning` at the nearest line outside of these packages. Python shows a warning once
+    for each line: here those of a user count."""
     level, frame = 2, sys._getframe(1)
     while _package(frame.f_globals) in BETWEEN and frame.f_back is not None:
         level, frame = level + 1, frame.f_back

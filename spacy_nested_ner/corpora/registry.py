@@ -16,7 +16,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Callable, Dict, Generic, Optional, TypeVar
+from typing import Any, Callable, Dict, Generic, TypeVar, overload
 
 import catalogue
 
@@ -29,10 +29,15 @@ class FormatRegistry(catalogue.Registry, Generic[F]):
     """A registry that holds the formats of this package without importing them before they are
     needed. F: what it holds, for type checkers."""
 
-    def register(self, name: str, *, func: Optional[F] = None) -> Callable[[F], F]:
-        """A decorator that registers a function under a name."""
-        decorate: Callable[[F], F] = super().register(name, func=func)
-        return decorate
+    @overload
+    def register(self, name: str) -> Callable[[F], F]: ...
+
+    @overload
+    def register(self, name: str, *, func: F) -> F: ...
+
+    def register(self, name: str, *, func: Any = None) -> Any:
+        """Register a function under a name; without one, a decorator that does."""
+        return super().register(name, func=func)
 
     def __contains__(self, name: str) -> bool:
         import_formats()

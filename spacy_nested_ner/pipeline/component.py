@@ -520,7 +520,7 @@ class NestedNER(SavedPipe):
             self._standstill = 0
             return
         self._standstill += 1
-        if self._standstill == 2:
+        if self._standstill >= 2:
             self._warn_once("standstill", NOT_LEARNING)
 
 

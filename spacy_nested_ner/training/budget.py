@@ -6,6 +6,8 @@ import random
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
+from spacy_nested_ner.training.schedules import check_rate
+
 WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
 UNTIL_TIME_IS_UP = "spacy_nested_ner.until_time_is_up.v1"
 LINEAR_OVER_TIME = "spacy_nested_ner.linear_over_time.v1"
@@ -93,8 +95,10 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     warmup: share of the time in which the rate rises, 0 to 1 exclusive. It has to be made before
     the first batch: a time that has begun by then is taken for that of an earlier training.
 
-    Raises ValueError for another share, and for a second rate before the time has begun.
+    Raises ValueError for another share, for a rate below 0, and for a second rate before the time
+    has begun.
     """
+    check_rate("initial_rate", initial_rate)
     if not 0 <= warmup < 1:
         raise ValueError(f"{LINEAR_OVER_TIME}: warmup must be a share of the time, got {warmup}.")
     return _rates(initial_rate, warmup, CLOCK.begin)

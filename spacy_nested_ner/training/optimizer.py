@@ -4,6 +4,7 @@ Thinc 8.3 calls its optimizer with one parameter at a time, which allows no norm
 and no groups. Here a call only collects; `AdamW.flush` applies the whole step.
 """
 
+import math
 from numbers import Real
 from typing import (
     Any,
@@ -24,8 +25,6 @@ from thinc.api import Model, Optimizer, get_torch_default_device
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import FloatsXd
 from torch import Tensor, nn
-
-from spacy_nested_ner.settings import Setting
 
 BIAS_NAMES = ("b", "bias")
 
@@ -84,30 +83,21 @@ class AdamW(Optimizer):
         grad_clip: FloatOrSeq = 1.0,
         bias_correction: bool = True,
     ):
-        for name, value in (
-            ("learn_rate", learn_rate),
-            ("head_learn_rate", head_learn_rate),
-            ("weight_decay", weight_decay),
-            ("beta1", beta1),
-            ("beta2", beta2),
-            ("eps", eps),
-            ("grad_clip", grad_clip),
-        ):
-            _check(name, value)
         super().__init__(
-            learn_rate,
-            L2=weight_decay,
-            beta1=beta1,
-            beta2=beta2,
-            eps=eps,
-            grad_clip=grad_clip,
+            _checked("learn_rate", learn_rate),
+            L2=_checked("weight_decay", weight_decay),
+            beta1=_checked("beta1", beta1),
+            beta2=_checked("beta2", beta2),
+            eps=_checked("eps", eps),
+            grad_clip=_checked("grad_clip", grad_clip),
             use_averages=False,
         )
         self.averages = {}
         self.head_learn_rate = None
         # One schedule object for both would be advanced twice a step.
         if head_learn_rate is not None and head_learn_rate is not learn_rate:
-            self._set_attr_or_schedule("head_learn_rate", head_learn_rate)
+            rate = _checked("head_learn_rate", head_learn_rate)
+            self._set_attr_or_schedule("head_learn_rate", rate)
         self.bias_correction = bias_correction
         self._head: Set[KeyT] = set()
         self._parameters: Dict[KeyT, nn.Parameter] = {}
@@ -247,14 +237,24 @@ class AdamW(Optimizer):
         ]
 
 
-def _check(name: str, value: Any) -> None:
-    """Raise ValueError for a number out of its range. Whatever is no number is a schedule."""
-    range_of = Setting(above=0) if name == "eps" else Setting(least=0)
-    if isinstance(value, (Real, str)) and not range_of.holds(value, float):
-        raise ValueError(
-            f"spacy_nested_ner.AdamW.v1: {name} must be {range_of.expected(float)} or a schedule, "
-            f"got {value!r}."
-        )
+def _checked(name: str, value: Any) -> Any:
+    """A number as a float, ValueError if it is out of its range. Whatever is no number is a
+    schedule."""
+    if not isinstance(value, (Real, str)):
+        return value
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if name in ("beta1", "beta2"):
+        holds, numbers = 0 <= number < 1, "from 0 to below 1"
+    elif name == "eps":
+        holds, numbers = 0 < number < math.inf, "above 0"
+    else:
+        holds, numbers = 0 <= number < math.inf, "of at least 0"
+    if holds or (name == "grad_clip" and number == math.inf):
+        return number
+    raise ValueError(
+        f"spacy_nested_ner.AdamW.v1: {name} must be a number {numbers} or a schedule, "
+        f"got {value!r}."
+    )
 
 
 def _parameter_keys(model: Model) -> Set[KeyT]:

@@ -8,7 +8,8 @@ it stands, and the rate stays at its peak.
 
 import math
 from itertools import chain, count, islice, repeat
-from typing import Iterable, Iterator, TypeGuard, Union
+from numbers import Real
+from typing import Any, Iterable, Iterator, TypeGuard, Union
 
 from thinc import schedules
 
@@ -30,7 +31,7 @@ def warmup_linear(initial_rate: float, warmup_steps: float, total_steps: Steps) 
     Raises ValueError unless 0 <= warmup_steps <= total_steps, 0 < total_steps and
     0 <= initial_rate.
     """
-    _check_rate("initial_rate", initial_rate)
+    check_rate("initial_rate", initial_rate)
     if not _is_known(total_steps):
         return repeat(initial_rate)
     warmup = _whole_steps("warmup_steps", warmup_steps, total_steps)
@@ -57,8 +58,8 @@ def two_stage_linear(
     Raises ValueError unless 0 <= split_step <= total_steps, 0 < total_steps, 0 <= warmup <= 1 and
     neither rate is below 0.
     """
-    _check_rate("first_rate", first_rate)
-    _check_rate("second_rate", second_rate)
+    check_rate("first_rate", first_rate)
+    check_rate("second_rate", second_rate)
     if not _is_known(total_steps):
         return repeat(second_rate)
     split = _whole_steps("split_step", split_step, total_steps)
@@ -81,7 +82,7 @@ def warmup_cosine(initial_rate: float, warmup_steps: float, total_steps: Steps) 
     Raises ValueError unless 0 <= warmup_steps <= total_steps, 0 < total_steps and
     0 <= initial_rate.
     """
-    _check_rate("initial_rate", initial_rate)
+    check_rate("initial_rate", initial_rate)
     if not _is_known(total_steps):
         return repeat(initial_rate)
     warmup = _whole_steps("warmup_steps", warmup_steps, total_steps)
@@ -128,9 +129,10 @@ def _is_known(total_steps: Steps) -> TypeGuard[int]:
     raise ValueError(f"total_steps must be a number of steps, not {total_steps!r}.")
 
 
-def _check_rate(name: str, rate: float) -> None:
-    if not 0 <= rate < math.inf:
-        raise ValueError(f"{name} must be a number of at least 0, not {rate}.")
+def check_rate(name: str, rate: Any) -> None:
+    """Raise ValueError for what is no rate of learning."""
+    if not (isinstance(rate, Real) and 0 <= float(rate) < math.inf):
+        raise ValueError(f"{name} must be a number of at least 0, not {rate!r}.")
 
 
 def _whole_steps(name: str, steps: float, total_steps: int) -> int:

@@ -101,6 +101,11 @@ def test_rates_do_not_follow_the_time_of_an_earlier_training(seconds) -> None:
     assert next(rates) == pytest.approx(0.005)
 
 
+def test_a_rate_below_zero_is_named() -> None:
+    with pytest.raises(ValueError, match=r"initial_rate must be a number of at least 0, not -0.1"):
+        budget.linear_over_time(-0.1, warmup=0)
+
+
 def test_the_first_rate_may_be_taken_after_the_first_batch(seconds) -> None:
     rates = budget.linear_over_time(0.01, warmup=0)
     next(budget.until_time_is_up(pairs, minutes=1)(range(2)))

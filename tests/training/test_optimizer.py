@@ -491,13 +491,19 @@ def test_default_settings_resolve() -> None:
         ("grad_clip", -1.0),
         ("eps", 0.0),
         ("beta1", -0.1),
+        ("beta2", 1.0),
+        ("grad_clip", True),
     ],
 )
 def test_numbers_out_of_their_range_are_named(name, value) -> None:
     with pytest.raises(ValueError, match=f"AdamW.v1: {name} must be a number .* or a schedule"):
         AdamW(**{name: value})
-    zero = {"learn_rate": 0, "weight_decay": 0, "grad_clip": 0}
-    assert AdamW(**zero, head_learn_rate=iter([0.1, 0.2])).head_learn_rate == 0.1
+
+
+def test_numbers_of_any_kind_and_schedules_are_taken() -> None:
+    optimizer = AdamW(numpy.float32(0.5), weight_decay=0, head_learn_rate=iter([0.1, 0.2]))
+    assert (optimizer.learn_rate, optimizer.L2, optimizer.head_learn_rate) == (0.5, 0, 0.1)
+    assert AdamW(numpy.int64(1), grad_clip=float("inf")).grad_clip == float("inf")
 
 
 def test_averages_are_refused_rather_than_ignored() -> None:

@@ -153,9 +153,9 @@ def test_resolve_from_a_config() -> None:
     assert [head for _, head in rates] == pytest.approx(expected_head)
 
 
-@pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf"), "abc", None])
 def test_a_rate_that_cannot_be_is_named(rate) -> None:
-    problem = f"rate must be a number of at least 0, not {rate}"
+    problem = f"rate must be a number of at least 0, not {rate!r}"
     for schedule in (warmup_linear, warmup_cosine):
         with pytest.raises(ValueError, match=f"initial_{problem}"):
             schedule(rate, 1, 10)
