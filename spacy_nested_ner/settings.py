@@ -26,8 +26,8 @@ class Setting:
     """What is known of a setting beside its default and its type.
 
     meaning: for the docs, from the docstring. source: paper, table or figure that varies it, or
-    what it gains. least, most: of a number, inclusive. above: a number must be larger. choices: of
-    a text, or of each text of a list.
+    what it gains. least, most: of a number, inclusive. above, below: a number must be larger, or
+    smaller. choices: of a text, or of each text of a list.
     derived: set by the encoder, not by the user; it stands in no config.
     """
 
@@ -36,6 +36,7 @@ class Setting:
     least: Optional[float] = None
     above: Optional[float] = None
     most: Optional[float] = None
+    below: Optional[float] = None
     choices: Collection[str] = ()
     derived: bool = False
 
@@ -57,6 +58,7 @@ class Setting:
             and (self.least is None or number >= self.least)
             and (self.above is None or number > self.above)
             and (self.most is None or number <= self.most)
+            and (self.below is None or number < self.below)
         )
 
     def expected(self, hint: Any) -> str:
@@ -72,6 +74,8 @@ class Setting:
     def _bounds(self) -> str:
         if self.least is not None and self.most is not None:
             return f" from {self.least:.12g} to {self.most:.12g}"
+        if self.least is not None and self.below is not None:
+            return f" from {self.least:.12g} to below {self.below:.12g}"
         low = f" of at least {self.least:.12g}" if self.least is not None else ""
         low = f" above {self.above:.12g}" if self.above is not None else low
         return low + (f", at most {self.most:.12g}" if self.most is not None else "")

@@ -121,6 +121,9 @@ def test_scores_of_other_spans_are_left_out_with_a_warning(scores):
     doc = doc_of("The IL-2 gene.", [(1, 3, "DNA"), (1, 2, "protein")], scores)
     with pytest.warns(UserWarning, match="more or fewer spans than scores.*span_ruler"):
         assert [each["score"] for each in to_dicts(doc)[0]["spans"]] == [None, None]
+    with pytest.warns(UserWarning, match="more or fewer spans than scores"):
+        frame = to_frame(doc)
+    assert frame["score"].isna().all() and frame["score"].dtype == "float64"
 
 
 def test_a_score_that_is_no_number_is_none():

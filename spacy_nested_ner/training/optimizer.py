@@ -26,7 +26,16 @@ from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import FloatsXd
 from torch import Tensor, nn
 
+from spacy_nested_ner.settings import Setting
+from spacy_nested_ner.training.schedules import RATE
+
 BIAS_NAMES = ("b", "bias")
+# Of the settings; what is not here has that of a rate.
+RANGES = {
+    "beta1": Setting(least=0, below=1),
+    "beta2": Setting(least=0, below=1),
+    "eps": Setting(above=0),
+}
 
 
 @runtime_checkable
@@ -242,17 +251,11 @@ def _checked(name: str, value: Any) -> Any:
     schedule."""
     if not isinstance(value, (Real, str)):
         return value
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if name in ("beta1", "beta2"):
-        holds, numbers = 0 <= number < 1, "from 0 to below 1"
-    elif name == "eps":
-        holds, numbers = 0 < number < math.inf, "above 0"
-    else:
-        holds, numbers = 0 <= number < math.inf, "of at least 0"
-    if holds or (name == "grad_clip" and number == math.inf):
-        return number
+    known = RANGES.get(name, RATE)
+    if known.holds(value, float) or (name == "grad_clip" and value == math.inf):
+        return float(value)
     raise ValueError(
-        f"spacy_nested_ner.AdamW.v1: {name} must be a number {numbers} or a schedule, "
+        f"spacy_nested_ner.AdamW.v1: {name} must be {known.expected(float)} or a schedule, "
         f"got {value!r}."
     )
 

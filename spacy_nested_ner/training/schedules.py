@@ -8,12 +8,14 @@ it stands, and the rate stays at its peak.
 
 import math
 from itertools import chain, count, islice, repeat
-from numbers import Real
 from typing import Any, Iterable, Iterator, TypeGuard, Union
 
 from thinc import schedules
 
+from spacy_nested_ner.settings import Setting
+
 DEFAULT_FREQUENCY = 500
+RATE = Setting(least=0)
 
 
 # A whole number, or a variable of the config that spaCy has not filled in.
@@ -131,8 +133,8 @@ def _is_known(total_steps: Steps) -> TypeGuard[int]:
 
 def check_rate(name: str, rate: Any) -> None:
     """Raise ValueError for what is no rate of learning."""
-    if not (isinstance(rate, Real) and 0 <= float(rate) < math.inf):
-        raise ValueError(f"{name} must be a number of at least 0, not {rate!r}.")
+    if not RATE.holds(rate, float):
+        raise ValueError(f"{name} must be {RATE.expected(float)}, not {rate!r}.")
 
 
 def _whole_steps(name: str, steps: float, total_steps: int) -> int:
