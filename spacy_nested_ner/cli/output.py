@@ -18,20 +18,48 @@ MAX_COLUMN = 80  # wasabi's own limit is shorter than many a path or label
 @contextmanager
 def plain_output() -> Iterator[None]:
     """Colours on a terminal alone, and none with NO_COLOR (no-color.org); warnings without the
-    line of source that they come from; escapes of characters that the output cannot hold, such as
-    a Chinese label in a file on Windows, which would end the command."""
+    line of source that they come from; escapes of control characters, and of characters that the
+    output cannot hold, such as a Chinese label in a file on Windows, which would end the command.
+    """
     colours, form, encoding = msg.show_color, warnings.formatwarning, wasabi.util.ENCODING
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     msg.show_color = colours and on_terminal and not os.environ.get("NO_COLOR")
     warnings.formatwarning = _sentence
     # wasabi escapes, too, but reads what it has encoded as UTF-8.
     wasabi.util.ENCODING = "utf-8"
-    with _escaping(sys.stdout), _escaping(sys.stderr):
+    with _escaping(sys.stdout), _escaping(sys.stderr), _without_control():
         try:
             yield
         finally:
             msg.show_color, warnings.formatwarning = colours, form
             wasabi.util.ENCODING = encoding
+
+
+@contextmanager
+def _without_control() -> Iterator[None]:
+    """No message has control characters of a label or a text in it."""
+    own, write = vars(msg).get("text"), msg.text
+
+    def text(title: Any = "", text: Any = "", *args: Any, **settings: Any) -> Any:
+        return write(shown(title), shown(text), *args, **settings)
+
+    vars(msg)["text"] = text
+    try:
+        yield
+    finally:
+        vars(msg)["text"] = own
+        if own is None:
+            del vars(msg)["text"]
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def shown(text: Any) -> Any:
+    """A text as a terminal may show it: a label could clear the screen, or forge what is on it."""
+    if not isinstance(text, str):
+        return text
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 @contextmanager
@@ -76,8 +104,10 @@ def warn_of(problems: Iterable[str]) -> None:
 
 def print_table(rows: Sequence[Sequence[str]], **settings: Any) -> None:
     """A table whose rows stay in line, see wasabi's `table`."""
-    msg.table(rows, max_col=MAX_COLUMN, **settings)
+    cells = [[shown(cell) for cell in row] for row in rows]
+    header = settings.pop("header", None)
+    msg.table(cells, header=header and [*map(shown, header)], max_col=MAX_COLUMN, **settings)
 
 
 def _sentence(message: Any, *_: Any, **__: Any) -> str:
-    return f"Warning: {message}\n"
+    return f"Warning: {shown(str(message))}\n"

@@ -61,7 +61,7 @@ def visualize_cli(
     from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.evaluation.page.page import page_remark
     from spacy_nested_ner.evaluation.scores.remarks import known_labels
-    from spacy_nested_ner.files import written_together
+    from spacy_nested_ner.files import as_written, written_together
 
     with failing("Cannot make the page."):
         use_gpu(gpu_id)
@@ -78,7 +78,7 @@ def visualize_cli(
         known = known_labels(nlp, spans_key)
         page = _page(nlp, page_title(nlp, model, data_path), comparisons, facts, scores, known)
         with written_together([output_path]) as drafts:
-            drafts[output_path].write_text(page, encoding="utf8")
+            drafts[output_path].write_text(as_written(page), encoding="utf8")
     if source is not None and not is_of_page(source, model, data_path):
         where = f"{scores_path} has scores of {source.model} on {source.data}"
         msg.warn(f"{where}. To get the scores for this page, evaluate again.")

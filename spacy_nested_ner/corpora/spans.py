@@ -57,10 +57,9 @@ def clean_spans(
 
 def stripped(text: str, start: int, end: int) -> Optional[Tuple[int, int]]:
     """The span without whitespace at its ends; None if nothing is left."""
-    while start < end and text[start : start + 1].isspace():
-        start += 1
-    while start < end and text[end - 1 : end].isspace():
-        end -= 1
+    inside = text[start:end]
+    start += len(inside) - len(inside.lstrip())
+    end = start + len(inside.strip())
     return (start, end) if start < end else None
 
 

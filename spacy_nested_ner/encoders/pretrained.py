@@ -27,6 +27,23 @@ if TYPE_CHECKING:
 # Model types whose positions start behind the padding index, as RoBERTa's do.
 ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")
 SUPPORTED_TYPES = ("bert", *ROBERTA_TYPES)
+# What of the configuration of such a model decides what it computes. Nothing else of a saved one is
+# handed on: transformers would fetch and run code that "attn_implementation" or "auto_map" names.
+COMPUTED_FROM = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+)
 # What guesses masked pieces, in the names of weights.
 HEADS = ("cls.", "lm_head.")
 
@@ -396,16 +413,18 @@ def read_config(architecture: str, name: str) -> Any:
 def check_config(architecture: str, name: str, config: Any) -> None:
     """Raise ValueError for a pretrained model that is not of the supported kinds."""
     if config.model_type not in SUPPORTED_TYPES:
-        raise ValueError(
-            f"{architecture}: '{name}' is a model of type '{config.model_type}'. Supported are "
-            f"{', '.join(SUPPORTED_TYPES)}."
-        )
+        raise ValueError(_unsupported(architecture, f"'{name}'", config.model_type))
     kind = getattr(config, "position_embedding_type", "absolute")
     if kind != "absolute" or config.is_decoder:
         raise ValueError(
             f"{architecture}: '{name}' is a decoder or has positions of type '{kind}'. Supported "
             "are encoders with absolute positions."
         )
+
+
+def _unsupported(architecture: str, what: str, kind: str) -> str:
+    supported = ", ".join(SUPPORTED_TYPES)
+    return f"{architecture}: {what} is a model of type '{kind}'. Supported are {supported}."
 
 
 def first_position(config: Dict[str, Any]) -> int:
@@ -440,8 +459,11 @@ def _plain_tokenizer(data: str) -> "Tokenizer":
 
 
 def _random_encoder(architecture: str, config: Dict[str, Any]) -> Any:
-    """An encoder without trained weights from its configuration."""
+    """An encoder without trained weights from its configuration, which may be a stranger's."""
+    kind = config["model_type"]
+    if kind not in SUPPORTED_TYPES:
+        raise ValueError(_unsupported(architecture, "the saved encoder", kind))
     transformers = _transformers(architecture)
-    settings = {k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")}
-    built = transformers.AutoConfig.for_model(config["model_type"], **settings)
+    settings = {name: config[name] for name in COMPUTED_FROM if name in config}
+    built = transformers.AutoConfig.for_model(kind, **settings)
     return transformers.AutoModel.from_config(built)

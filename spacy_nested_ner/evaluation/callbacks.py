@@ -137,21 +137,26 @@ def _dev_is_empty(nlp: Language) -> bool:
 
 
 def make_console_logger(
-    progress_bar: Optional[str] = "train", output_file: Optional[Union[str, Path]] = None
+    progress_bar: Optional[str] = "train",
+    output_file: Optional[Union[str, Path]] = None,
+    console_output: bool = True,
 ) -> Callable:
     """`spacy_nested_ner.ConsoleLogger.v1`: spaCy's ConsoleLogger.v3, which at the end says which
     step `model-best` is of, and warns of a training that came to nothing. After Ctrl-C it says how
     to go on.
 
-    progress_bar: "train", which counts all steps, or null. output_file: JSON lines, one per score.
+    progress_bar: "train", which counts all steps, "eval", those to the next score, or null.
+    output_file: JSON lines, one per score. console_output: false for nothing but that file.
 
     Raises ValueError for another progress bar.
     """
     from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit, describe
 
-    if progress_bar not in ("train", None):
-        raise ValueError(f'progress_bar must be "train" or null, not {progress_bar!r}.')
-    make_table = console_logger_v3(progress_bar=progress_bar, output_file=output_file)
+    if progress_bar not in ("train", "eval", None):
+        raise ValueError(f'progress_bar must be "train", "eval" or null, not {progress_bar!r}.')
+    make_table = console_logger_v3(
+        progress_bar=progress_bar, console_output=console_output, output_file=output_file
+    )
 
     def setup(
         nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
@@ -175,18 +180,21 @@ def make_console_logger(
 
         def finalize() -> None:
             end_table()
+            if not console_output:
+                return
             msg = Printer(no_print=True)
             on_terminal = stdout.isatty() and not os.environ.get("NO_COLOR")
             msg.show_color = msg.show_color and on_terminal
             if scores:
                 best, step = max(scores)
-                print(msg.info(f"model-best: step {step}, score {best:.2f}"), file=stdout)
+                name = "model-best" if saved_to else "Best"
+                print(msg.info(f"{name}: step {step}, score {best:.2f}"), file=stdout)
                 for name, fit in thresholds[step].items():
                     print(msg.info(f"'{name}': {describe(Fit(**fit))}"), file=stdout)
             if _is_interrupted():
                 print(msg.warn(f"Interrupted after {steps} steps."), file=stdout)
-                print(_how_to_go_on(nlp, saved_to), file=stdout)
-            elif scores:
+                print(_how_to_go_on(nlp, saved_to, bool(scores)), file=stdout)
+            elif scores and sys.exc_info()[1] is None:  # else spaCy has told of the error
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
                 for problem in _problems(nlp, scores, given, steps - 1, gain):
                     print(msg.warn(problem), file=stdout)
@@ -196,9 +204,10 @@ def make_console_logger(
     return setup
 
 
-def _how_to_go_on(nlp: Language, saved_to: str) -> str:
+def _how_to_go_on(nlp: Language, saved_to: str, is_scored: bool) -> str:
     if not saved_to:
-        return "That was before the first evaluation: nothing was saved to continue from."
+        why = "There was no --output" if is_scored else "That was before the first evaluation"
+        return f"{why}: nothing was saved to continue from."
     source = shlex.quote(srsly.json_dumps({"source": Path(saved_to).as_posix()}))
     learning = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
     again = " ".join(f"--components.{name} {source}" for name in learning)
@@ -221,10 +230,13 @@ def _problems(
     missing = [key for key, weight in weights if weight and key not in given]
     is_empty = bool(missing or not best) and _dev_is_empty(nlp)
     if missing and not is_empty:  # data without gold have no scores either
+        for_ents = "set set_ents"
+        if any((getattr(pipe, "cfg", None) or {}).get("set_ents") for _, pipe in nlp.pipeline):
+            for_ents = "the dev data need entities in doc.ents"
         found.append(
             f"[training.score_weights] names {', '.join(missing)}, but no component computes this, "
             "so it counts as 0. For nested_f, remove a [components.NAME.scorer] that comes from "
-            "another factory; for ents_f, set set_ents; or name other scores."
+            f"another factory; for ents_f, {for_ents}; or name other scores."
         )
         if not best:
             return found
@@ -242,7 +254,13 @@ def _problems(
             "schedules of learning rate and evaluation follow max_steps: set --training.max_steps "
             f"{last_step} or more, and --training.{cut} 0.",
         ]
-    if not best and fitted:
+    if len(scores) == 1 and last_step and not is_empty:
+        found.append(
+            f"Only step 0 was scored, and the training ended at step {last_step}: model-best is "
+            "the pipeline before the training, model-last the one after it. Set "
+            f"--training.eval_frequency to {last_step} or less."
+        )
+    elif not best and fitted:
         found.append(
             "The score is 0: no right entity in the dev data reaches the threshold of the config. "
             f"The saved pipeline has a lower threshold. Train longer ({length})."

@@ -193,6 +193,8 @@ class NestedNER(SavedPipe):
         docs = self._annotated([eg.x for eg in sample], nlp)
         rows = self._segments_as_given(docs).rows
         self.cfg["learned_from"] = dict(NOTHING_SEEN)
+        if nlp is not None:  # what was chosen for other weights
+            nlp.meta.get("thresholds", {}).pop(self.name, None)
         self.model.attrs["labels"] = list(self.labels)
         self.model.initialize(X=HeadInput(docs, rows) if docs else None)
 

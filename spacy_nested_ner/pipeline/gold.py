@@ -11,6 +11,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.model.types import GoldEntity
+from spacy_nested_ner.pipeline.sentences import is_space
 
 WEIGHTS = "weights"
 """Attribute of a span group, as `nested-ner teach` writes it: of each span, from 0 to 1, the share
@@ -161,8 +162,9 @@ def gold_segments(
         spans, misaligned = aligned_gold(example, spans_key, draw)
         lost["misaligned"] += misaligned
         starts, ends = rows[begin:stop, 1].tolist(), rows[begin:stop, 2].tolist()
+        spaces = is_space(example.predicted)
         for start, end, label in spans:
-            start, end = trim_space(example.predicted, start, end)
+            start, end = without_space_around(spaces, start, end)
             if start >= end:
                 lost["empty"] += 1
                 continue
@@ -246,13 +248,13 @@ def drawn(reference: Doc, spans_key: str) -> List[Span]:
     return [span for span, taken in zip(group, chosen) if taken]
 
 
-def trim_space(doc: Doc, start: int, end: int) -> Tuple[int, int]:
-    """Bounds of a span without whitespace tokens at its ends; start equals end if none is left."""
-    while start < end and doc[start].is_space:
-        start += 1
-    while start < end and doc[end - 1].is_space:
-        end -= 1
-    return start, end
+def without_space_around(spaces: np.ndarray, start: int, end: int) -> Tuple[int, int]:
+    """Bounds of a span without whitespace at its ends; start equals end if none is left.
+
+    spaces: which tokens of the doc are whitespace, `(tokens,)` bool.
+    """
+    words = np.flatnonzero(~spaces[start:end])
+    return (start + int(words[0]), start + int(words[-1]) + 1) if len(words) else (start, start)
 
 
 def same_tokens(a: Doc, b: Doc) -> bool:

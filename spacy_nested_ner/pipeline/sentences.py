@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from typing import Dict, Iterable, List, Optional, Tuple
+from unicodedata import category
 
 import numpy as np
-from spacy.attrs import IS_PUNCT, IS_SPACE, ORTH
+from spacy.attrs import IS_ALPHA, IS_ASCII, IS_PUNCT, IS_SPACE, ORTH
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 # Signs that end a sentence in any script that has some, as spaCy numbers words.
 ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
+# Categories of characters that are not shown: control, format, and separators.
+INVISIBLE = ("Cc", "Cf", "Zl", "Zp", "Zs")
+BRAILLE_BLANK = "\u2800"
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
 # docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own,
 # `spaced` hold a token of whitespace.
@@ -58,9 +62,18 @@ def rule_starts(doc: Doc, places: Optional[np.ndarray] = None) -> List[int]:
 
 
 def is_space(doc: Doc) -> np.ndarray:
-    """Which tokens are whitespace, `(tokens,)` bool: line ends, and blanks but for single ones."""
+    """Which tokens are whitespace, `(tokens,)` bool: line ends, blanks but for single ones, and
+    what is not shown either, such as blanks of no width and marks of direction."""
     flags: np.ndarray = doc.to_array(IS_SPACE) > 0
+    is_ascii = doc.to_array(IS_ASCII) > 0
+    if not is_ascii.all():  # most docs end here
+        for place in np.flatnonzero(~(is_ascii | (doc.to_array(IS_ALPHA) > 0))).tolist():
+            flags[place] = all(map(_is_invisible, doc[place].text))
     return flags
+
+
+def _is_invisible(character: str) -> bool:
+    return character == BRAILLE_BLANK or category(character) in INVISIBLE
 
 
 def after_empty_lines(doc: Doc) -> List[int]:

@@ -19,6 +19,8 @@ from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, is
 
 FRAGMENT_ROWS = 5_000
 """Rows of a fragment of a file that has no parts of its own."""
+PARQUET_ROWS = 64
+"""Rows of a Parquet file that are unpacked at once: a repeated text takes no place in it."""
 LONGEST_FIELD = 1 << 27
 """Characters of the longest field of a CSV file."""
 BOM = b"\xef\xbb\xbf"
@@ -262,7 +264,7 @@ def _read_parquet(path: Path, group: int, columns: Columns) -> Iterator[Pair]:
     with ParquetFile(path) as file:
         name = _id_column(path, columns, file.schema_arrow.names)
         wanted = [columns.text] if name is None else [columns.text, name]
-        for batch in file.iter_batches(1024, row_groups=[group], columns=wanted):
+        for batch in file.iter_batches(PARQUET_ROWS, row_groups=[group], columns=wanted):
             texts = texts_of(batch.column(columns.text), columns.text)
             ids = [None] * len(texts) if name is None else ids_of(batch.column(name))
             yield from zip(ids, texts)
@@ -463,12 +465,14 @@ def _cut_docs(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
 def _read_docs(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     import spacy
 
+    from spacy_nested_ner.evaluation.scores.raw_text import raw_text
+
     docs = _doc_bin(path)
     for name in ("tokens", "spaces", "flags", "cats", "span_groups", "user_data"):
         setattr(docs, name, getattr(docs, name)[place : place + FRAGMENT_ROWS])
     for doc in docs.get_docs(spacy.blank("xx").vocab):
         name = doc.user_data.get("doc_id")
-        yield None if name is None else str(name), doc.user_data.get("text") or doc.text
+        yield None if name is None else str(name), raw_text(doc) or doc.text
 
 
 @dataclass(frozen=True)

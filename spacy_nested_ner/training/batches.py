@@ -11,20 +11,26 @@ def batch_by_words(
     """`spacy_nested_ner.batch_by_words.v1`: spaCy's `batch_by_words.v1`, with smaller batches where
     a pass over the data has few words. A small corpus has more, shorter steps in the same time.
 
-    size: words of a batch. smallest: words of a batch where the corpus is small.
+    size: words of a batch. smallest: words of a batch where the corpus is small, unless `size` is
+    less.
     batches_per_pass: below so many of `size` words they become smaller, down to `smallest`.
     tolerance: share of its words that a batch may have beyond.
 
     Docs that are read as a stream (`max_epochs = -1`) have no known number of words: `size` holds.
     Docs longer than a batch are batches of their own.
 
-    Raises ValueError unless 0 < smallest <= size, 0 < batches_per_pass and 0 <= tolerance.
+    Raises ValueError for numbers that are not above 0 or, the tolerance, below, and for a schedule
+    as `size`.
     """
-    if not (0 < smallest <= size and batches_per_pass > 0 and tolerance >= 0):
+    numbers = (size, smallest, batches_per_pass, tolerance)
+    known = all(isinstance(each, (int, float)) for each in numbers)
+    if not (known and min(size, smallest, batches_per_pass) > 0 and tolerance >= 0):
         raise ValueError(
-            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 needs 0 < smallest <= size, "
-            f"0 < batches_per_pass and 0 <= tolerance, not smallest = {smallest}, size = {size}, "
-            f"batches_per_pass = {batches_per_pass}, tolerance = {tolerance}."
+            "[training.batcher] of spacy_nested_ner.batch_by_words.v1 needs numbers above 0 as "
+            "size, smallest and batches_per_pass, and 0 or more as tolerance, not "
+            f"size = {size!r}, smallest = {smallest!r}, batches_per_pass = {batches_per_pass!r}, "
+            f"tolerance = {tolerance!r}. A size that follows a schedule needs spaCy's own "
+            "batch_by_words.v1."
         )
 
     def batches(examples: Iterable[Any]) -> Iterable[List[Any]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from itertools import repeat
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from spacy_nested_ner.training.schedules import check_rate
 
 WARMUP_LINEAR = "spacy_nested_ner.warmup_linear.v1"
 UNTIL_TIME_IS_UP = "spacy_nested_ner.until_time_is_up.v1"
+MINUTES = "${training.batcher.minutes}"
 LINEAR_OVER_TIME = "spacy_nested_ner.linear_over_time.v1"
 
 
@@ -88,12 +90,16 @@ def until_time_is_up(batcher: Callable, minutes: float, cpu_clock: bool = False)
     return batches
 
 
-def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
+def linear_over_time(
+    initial_rate: float, warmup: float, minutes: Union[float, str, None] = None
+) -> Iterator[float]:
     """`spacy_nested_ner.linear_over_time.v1`: `warmup_linear.v1` over the time of
     `until_time_is_up.v1` instead of a number of steps.
 
     warmup: share of the time in which the rate rises, 0 to 1 exclusive. It has to be made before
     the first batch: a time that has begun by then is taken for that of an earlier training.
+    minutes: `${training.batcher.minutes}`, so that a loop of your own, which has no such batcher,
+    is told from `spacy train`: there the rate stays at its peak.
 
     Raises ValueError for another share, for a rate below 0, and for a second rate before the time
     has begun.
@@ -101,6 +107,8 @@ def linear_over_time(initial_rate: float, warmup: float) -> Iterator[float]:
     check_rate("initial_rate", initial_rate)
     if not 0 <= warmup < 1:
         raise ValueError(f"{LINEAR_OVER_TIME}: warmup must be a share of the time, got {warmup}.")
+    if isinstance(minutes, str):  # spaCy has not filled it in
+        return repeat(initial_rate)
     return _rates(initial_rate, warmup, CLOCK.begin)
 
 
@@ -146,4 +154,5 @@ def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False
                 "@schedules": LINEAR_OVER_TIME,
                 "initial_rate": rate["initial_rate"],
                 "warmup": warmup,
+                "minutes": MINUTES,
             }

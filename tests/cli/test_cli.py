@@ -19,7 +19,7 @@ from spacy.tokens import DocBin, Span
 from wasabi import msg
 
 from spacy_nested_ner.cli._formats import FormatsCommand
-from spacy_nested_ner.cli.output import plain_output
+from spacy_nested_ner.cli.output import plain_output, print_table
 from tests.cli.commands import page_data, run
 
 SAMPLE = Path(__file__).parents[2] / "assets" / "genia" / "sample" / "GENIAcorpus3.02.sample.xml"
@@ -160,6 +160,20 @@ def test_labels_of_all_scripts_are_printed(encoding):
     first, second = done.stdout.decode(encoding).splitlines()
     label = "组 ß".encode(encoding, "backslashreplace").decode(encoding)
     assert first.endswith(label) and second == f"{label} \\ud800"
+
+
+def test_control_characters_are_escaped(capsys):
+    """A label could clear the screen, or forge what stands on it."""
+    label = "DNA\x1b[2J\x07\r\x9b31m"
+    with plain_output():
+        msg.warn(label, label)
+        msg.text(label)
+        print_table([[label, "1"]], header=(label, "n"))
+        warned = warnings.formatwarning(label, UserWarning, "file.py", 3)
+    printed = capsys.readouterr().out + warned
+    assert printed.count(r"DNA\x1b[2J\x07\r\x9b31m") == 6
+    assert not set("\x07\r\x9b") & set(printed) and "\x1b[2J" not in printed
+    assert "text" not in vars(msg)
 
 
 def test_warnings_are_sentences():
@@ -335,6 +349,14 @@ def test_visualize(trained, tmp_path):
     assert data["labels"] == ["DNA", "protein"]
     title = f"span_ruler ({trained.name}/model-best) on gold.spacy"
     assert f"<h1>{title}</h1>" in page.read_text("utf8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+def test_visualize_a_file_whose_name_is_not_utf8(trained, tmp_path):
+    data = tmp_path / os.fsdecode(b"a\xff.spacy")
+    shutil.copy(trained / "gold.spacy", data)
+    run("visualize", trained / "model-best", data, tmp_path / "page.html")
+    assert r"a\udcff.spacy" in (tmp_path / "page.html").read_text("utf8")
 
 
 def test_visualize_says_that_nothing_is_predicted(trained, tmp_path):

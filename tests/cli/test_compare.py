@@ -54,6 +54,8 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
         nlp = spacy.load(output / f"{name}_seed0" / "model")
         assert nlp.get_pipe("ner").key == "mine"
         assert nlp.get_pipe("ner").cfg["threshold"] == found[name]["threshold_tuned"]
+        # It can learn more in a loop of one's own.
+        assert nlp.resume_training().learn_rate > 0
     best = max(found, key=lambda name: found[name]["f1_tuned"])
     assert f"Best: {best}, F1 {100 * found[best]['f1_tuned']:.1f}" in printed
     assert "repeat --seed" in printed

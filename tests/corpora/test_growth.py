@@ -33,6 +33,7 @@ REGIONS = [  # counted in units of UTF-16, in which the emoji are two
     {"value": {"start": 3 + 2 * i, "end": 4 + 2 * i, "text": "b", "labels": ["X"]}}
     for i in range(N)
 ]
+BLANKS = {"text": " " * N + "b", "label": [[i, N + 1, "X"] for i in range(2000)]}
 TASK = {"data": {"text": "🙂 " + "b " * N}, "annotations": [{"result": REGIONS}]}
 
 
@@ -50,6 +51,8 @@ TASK = {"data": {"text": "🙂 " + "b " * N}, "annotations": [{"result": REGIONS
         ("mrc-json", {"train.json": json.dumps([MRC])}, N - 1),
         ("label-studio", {"train.json": json.dumps([TASK])}, N),
         ("columns", {"train.txt": "b B-X\n" * N}, N),
+        ("germeval2014", {"train.tsv": f"# newdoc id ={' ' * N}\n1\tb\tB-PER\tO\n"}, 1),
+        ("doccano", {"train.jsonl": json.dumps(BLANKS)}, 1),
     ],
 )
 def test_time_grows_with_the_input(tmp_path, name, files, count):

@@ -228,6 +228,21 @@ def test_saved_model_needs_no_directory(tmp_path) -> None:
     assert b"torch._utils" not in model.to_bytes()
 
 
+def test_a_saved_configuration_names_no_code(directory) -> None:
+    """It may be a stranger's."""
+    model, X = make_model(directory), make_input()
+    expected, _ = read(model, X, [0, 4])
+    shim = pair_shim(model)
+    shim.config.update(
+        attn_implementation="stranger/kernel:fn", auto_map={"AutoModel": "stranger/code--m.M"}
+    )
+    loaded = build_pair_encoder("nowhere").from_bytes(model.to_bytes())
+    assert np.array_equal(read(loaded, X, [0, 4])[0], expected)
+    shim.config["model_type"] = "gpt2"
+    with pytest.raises(ValueError, match=r"PairEncoder\.v1: the saved encoder is .* type 'gpt2'"):
+        build_pair_encoder("nowhere").from_bytes(model.to_bytes())
+
+
 def test_errors_name_this_encoder(tmp_path) -> None:
     model = build_pair_encoder(str(tmp_path / "gone"))
     with pytest.raises(ValueError, match=r"PairEncoder\.v1.*there is no directory"):

@@ -6,7 +6,7 @@ import io
 import json
 import shlex
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 import pytest
 import spacy
@@ -88,14 +88,30 @@ def test_dev_without_entities_keeps_the_threshold(tmp_path) -> None:
     assert "Train longer" not in printed
 
 
-def run_logger(nlp: Language, scores: List[float]) -> str:
+def run_logger(
+    nlp: Language,
+    scores: List[float],
+    unscored: int = 0,
+    output: Optional[str] = "out",
+    error: Optional[BaseException] = None,
+    **settings: Any,
+) -> str:
+    """unscored: steps after the last score. error: what ends the training."""
     out = io.StringIO()
-    log_step, finalize = make_console_logger(progress_bar=None)(nlp, out, out)
+    log_step, finalize = make_console_logger(progress_bar=None, **settings)(nlp, out, out)
     for step, score in enumerate(scores):
         other = {"nested_f": score, "nested_p": score, "nested_r": score}
         info = {"epoch": 0, "step": step, "score": score, "other_scores": other}
-        log_step({**info, "losses": {"ner": 1.0}})
-    finalize()
+        log_step({**info, "losses": {"ner": 1.0}, "output_path": output})
+    for _ in range(unscored):
+        log_step(None)
+    try:
+        if error is not None:
+            raise error
+    except BaseException:
+        finalize()  # as spaCy does
+    else:
+        finalize()
     return " ".join(out.getvalue().split())
 
 
@@ -135,7 +151,41 @@ def test_best_model_of_step_0() -> None:
     printed = run_logger(nlp, [0.1, 0.2, 0.2])
     assert "model-best: step 2, score 0.20" in printed and "step 0 of" not in printed
     with pytest.raises(ValueError, match="progress_bar"):
-        make_console_logger(progress_bar="eval")
+        make_console_logger(progress_bar="all")
+
+
+def test_a_training_of_which_only_step_0_was_scored() -> None:
+    nlp = make_pipeline("piqn_ner")
+    for first in (0.0, 0.3):
+        printed = run_logger(nlp, [first], unscored=60)
+        assert "Only step 0 was scored, and the training ended at step 60" in printed
+        assert "--training.eval_frequency to 60 or less" in printed and printed.count("⚠") == 1
+
+
+def test_a_training_that_an_error_ended_has_no_advice() -> None:
+    printed = run_logger(make_pipeline("piqn_ner"), [0.0, 0.0], error=ValueError("mine"))
+    assert "model-best: step" in printed and "⚠" not in printed
+
+
+def test_interrupted_without_output() -> None:
+    nlp = make_pipeline("piqn_ner")
+    printed = run_logger(nlp, [0.0, 0.2], output=None, error=KeyboardInterrupt())
+    assert "Best: step 1, score 0.20" in printed and "model-best" not in printed
+    assert "Interrupted after 2 steps. There was no --output: nothing was saved" in printed
+
+
+def test_nothing_on_the_console(tmp_path) -> None:
+    file = tmp_path / "log.jsonl"
+    nlp = make_pipeline("piqn_ner")
+    printed = run_logger(nlp, [0.0, 0.2], output_file=file, console_output=False)
+    assert not any(word in printed for word in ("SCORE", "Best", "model-best"))
+    assert len(file.read_text("utf8").splitlines()) == 2
+
+
+def test_ents_that_the_dev_data_lack() -> None:
+    nlp = make_pipeline("piqn_ner", set_ents="outermost")
+    nlp.config["training"]["score_weights"]["ents_f"] = 1.0
+    assert "for ents_f, the dev data need entities in doc.ents" in run_logger(nlp, [0.1, 0.2])
 
 
 def test_failing_to_choose_does_not_end_training(tmp_path) -> None:
@@ -216,6 +266,6 @@ def test_a_frozen_component_keeps_its_threshold(tmp_path) -> None:
 
 @pytest.mark.parametrize("path", [r"training\mine\model-last", 'a "b"/it\'s/model-last'])
 def test_a_folder_to_go_on_from_is_json(path: str) -> None:
-    option, source = shlex.split(_how_to_go_on(make_pipeline(), path).splitlines()[-1])
+    option, source = shlex.split(_how_to_go_on(make_pipeline(), path, True).splitlines()[-1])
     assert option == "--components.ner"
     assert json.loads(source) == {"source": Path(path).as_posix()}

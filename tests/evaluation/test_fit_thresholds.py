@@ -103,6 +103,13 @@ def test_a_fitted_pipeline_is_saved_and_loaded(tmp_path) -> None:
     )  # as good as the best: it stays
 
 
+def test_new_weights_have_no_chosen_threshold() -> None:
+    nlp = make_pipeline()
+    nlp.meta["thresholds"] = {"ner": {"threshold": 0.3}, "other": {"threshold": 0.4}}
+    nlp.initialize(lambda: make_examples(nlp))
+    assert nlp.meta["thresholds"] == {"other": {"threshold": 0.4}}
+
+
 def test_spancat_and_components_without_a_threshold() -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")

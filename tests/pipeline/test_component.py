@@ -659,9 +659,10 @@ def test_lost_gold_of_the_whole_data_is_counted_at_initialize() -> None:
         make_pipeline(examples=misaligned)
 
 
-def test_empty_and_whitespace_gold_is_counted_and_trimmed() -> None:
+@pytest.mark.parametrize("blank", [" ", "\u200b"])
+def test_empty_and_whitespace_gold_is_counted_and_trimmed(blank: str) -> None:
     nlp = make_pipeline()
-    words = ["IL-2", " ", "x"]
+    words = ["IL-2", blank, "x"]
     reference = Doc(nlp.vocab, words=words)
     reference.spans["sc"] = [
         Span(reference, 0, 0, "PROT"),

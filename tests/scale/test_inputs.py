@@ -193,9 +193,12 @@ def test_docs_of_a_spacy_file(tmp_path):
     docs[1].user_data["doc_id"] = "PMID1"
     words = spacy.tokens.Doc(nlp.vocab, words=["the", "text", "."])
     words.user_data["text"] = "the text."
+    # What is no text, or that of something else.
+    docs[2].user_data["text"], docs[3].user_data["text"] = ["text"], "other"
     DocBin(docs=[*docs, words], store_user_data=True).to_disk(tmp_path / "a.spacy")
     rows, sizes = everything(tmp_path / "a.spacy")
     assert sizes == [3, 2]
+    assert rows[2][1] == "text 2."
     assert rows[1] == ("PMID1", "text 1.") and rows[3] == ("a.spacy:4", "text 3.")
     assert rows[4][1] == "the text."
 

@@ -36,9 +36,22 @@ def test_long_docs_are_batches_of_their_own() -> None:
     assert sorted(found) == [20, 100]
 
 
+def test_a_size_below_the_smallest_holds() -> None:
+    docs = [[0] * 10] * 40
+    found = sizes(docs, size=20, smallest=200, batches_per_pass=100, tolerance=0.0)
+    assert set(found) == {20}
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"smallest": 0}, {"smallest": 700}, {"batches_per_pass": 0}, {"tolerance": -0.1}]
+    "wrong",
+    [
+        {"smallest": 0},
+        {"size": -1},
+        {"size": iter([100])},
+        {"batches_per_pass": 0},
+        {"tolerance": -0.1},
+    ],
 )
 def test_wrong_sizes(wrong) -> None:
-    with pytest.raises(ValueError, match="0 < smallest <= size"):
+    with pytest.raises(ValueError, match=r"needs numbers above 0 as size.*schedule"):
         batch_by_words(**{"size": 600, "smallest": 150, "batches_per_pass": 100, **wrong})

@@ -140,6 +140,7 @@ def test_a_config_is_limited() -> None:
         "@schedules": "spacy_nested_ner.linear_over_time.v1",
         "initial_rate": 0.002,
         "warmup": 0.08,
+        "minutes": "${training.batcher.minutes}",
     }
     batcher = training["batcher"]
     assert batcher["batcher"]["size"] == 600
@@ -158,6 +159,12 @@ def test_a_warm_up_in_steps_becomes_a_share(total) -> None:
     assert training["optimizer"]["learn_rate"]["warmup"] == 0.1
     with pytest.raises(ValueError, match=r"warmup must be a share of the time, got 250"):
         next(budget.linear_over_time(0.002, 250))
+
+
+def test_in_a_loop_of_ones_own_the_rate_stays(seconds) -> None:
+    rates = budget.linear_over_time(0.01, warmup=0.25, minutes="${training.batcher.minutes}")
+    assert list(islice(rates, 3)) == [0.01] * 3
+    assert next(budget.linear_over_time(0.01, warmup=0.25, minutes=3.0)) == 0
 
 
 def test_a_batcher_without_a_batch_is_an_error(seconds) -> None:

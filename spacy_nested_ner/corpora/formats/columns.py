@@ -32,7 +32,7 @@ MOST_LEVELS, MOST_ROWS = 100, 200_000
 """Columns of tags and lines of one sentence. No corpus comes near; a file without blank lines
 does."""
 
-_NEW_DOCUMENT = re.compile(r"\t(?P<tab>[^\t]*)|[\t ]*newdoc\b(?:\s+id\s*=\s*(?P<id>.*\S))?")
+_NEW_DOCUMENT = re.compile(r"\t(?P<tab>[^\t]*)|[\t ]*newdoc\b(?:\s+id\s*=\s*(?P<id>\S(?:.*\S)?))?")
 
 _HEADING = re.compile(r"# ?[A-Za-z_][\w.:-]* = |# new(?:doc|par)\b")
 """Comments as CoNLL-U has them. In a file of bare labels they would be tokens and entities."""

@@ -22,6 +22,8 @@ LARGEST_RATIO = 200
 
 ALWAYS_ALLOWED = 64 << 20
 
+REFUSED = "This is refused for safety. If you trust it, unpack it yourself."
+
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 _BLOCK = 512
 
@@ -85,6 +87,8 @@ def members(stream: IO[bytes], suffix: str, path: Path) -> Iterator[Tuple[str, I
     with _read_by_library(path), tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             held.append(member.name)
+            if member.issparse():  # its holes take no place in the archive
+                raise CorpusError(f"it holds a sparse file, '{member.name}'. {REFUSED}", path)
             content = archive.extractfile(member) if member.name.endswith(suffix) else None
             if content is not None:
                 found = True
@@ -146,11 +150,7 @@ def _most(path: Path) -> int:
 
 
 def _too_large(path: Path) -> CorpusError:
-    problem = (
-        f"it unpacks to more than {LARGEST_RATIO} times its size, which is refused for safety. "
-        "If you trust it, unpack it yourself."
-    )
-    return CorpusError(problem, path)
+    return CorpusError(f"it unpacks to more than {LARGEST_RATIO} times its size. {REFUSED}", path)
 
 
 def _damaged(path: object, err: BaseException) -> CorpusError:

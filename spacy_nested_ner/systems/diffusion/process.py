@@ -170,7 +170,10 @@ def denoising_times(timesteps: int, steps: int) -> List[int]:
     RAISES (ValueError): For more steps than there are timesteps, or for none.
     """
     if not 1 <= steps <= timesteps:
-        raise ValueError(f"Diffusion: steps must be 1 to {timesteps} (timesteps), got {steps}.")
+        raise ValueError(
+            f"Diffusion: steps must be 1 to {timesteps}, the number of timesteps that this variant "
+            f"of the model uses, not {steps}."
+        )
     return np.linspace(-1, timesteps - 1, steps + 1).astype(int)[:0:-1].tolist()
 
 

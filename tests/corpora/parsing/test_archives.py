@@ -112,6 +112,18 @@ def test_archives_of_tar(tmp_path):
         list(get_reader("nne")(plain, ReadOptions()))
 
 
+def test_a_sparse_file_in_an_archive_is_refused(tmp_path):
+    """It may have any size, whatever that of the archive."""
+    path, info = tmp_path / "a.tar", tarfile.TarInfo("a.mrg")
+    info.size = 3_000_000_000
+    info.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(info.size)}
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        info.size = 0
+        archive.addfile(info)
+    with archives.unpacked(path) as stream, pytest.raises(CorpusError, match=r"sparse.*'a\.mrg'"):
+        list(archives.members(stream, ".mrg", path))
+
+
 @pytest.mark.parametrize("read", [lambda path: list(read_lines(path)), read_text])
 def test_what_is_no_text(tmp_path, read):
     path = tmp_path / "a.txt"
