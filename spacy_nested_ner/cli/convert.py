@@ -5,13 +5,13 @@
 from collections import Counter
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Annotated, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import LangOpt, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, print_table
+from spacy_nested_ner.cli.output import failing, print_table, warn_of
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class Sentences(str, Enum):
     lines = "lines"
     rules = "rules"
 
+
+MISALIGNED = 0.02
+"""Share of the entities that may be so without a warning."""
 
 DEV_REMEDY = (
     "Training needs a dev set: name a file for it with dev=PATH, split by document with --resplit, "
@@ -135,14 +138,39 @@ def convert_cli(
         split = _split_options(split_fractions, split_seed, resplit)
         statistics = _convert(corpus_format, inputs, output_dir, options, split, spans_key, lang)
     print_report(statistics)
+    warn_of(_misaligned(statistics))
     if options.problems.count:
         msg.warn(f"Skipped {options.problems.count} errors, the first ones are in report.json.")
     empty = [name for name, counts in statistics.items() if not counts.documents]
     if empty:
-        remedy = f" {DEV_REMEDY}" if "dev" in empty and "train" not in empty else ""
+        lacks_dev = "dev" in empty and "train" not in empty
+        remedy = f" {DEV_REMEDY}" if lacks_dev and not _are_all_train(inputs) else ""
         msg.warn(f"No documents for {', '.join(empty)}: the files are written, but empty.{remedy}")
     files = ", ".join(f"{name}.spacy" for name in statistics)
     msg.good(f"Wrote {files} and report.json to {output_dir}")
+
+
+def _are_all_train(inputs: List[str]) -> bool:
+    from spacy_nested_ner.corpora.read import Source
+
+    return all(Source.parse(text).split == "train" for text in inputs)
+
+
+def _misaligned(statistics: "Dict[str, SplitStatistics]") -> Iterator[str]:
+    """A warning where more entities than a few begin or end inside a token."""
+    from spacy_nested_ner.evaluation.scores.remarks import some
+
+    entities = sum(counts.entities for counts in statistics.values())
+    lost: Counter = Counter()
+    for counts in statistics.values():
+        for (reason, label), number in counts.dropped.items():
+            lost[label] += number if reason == "misaligned" else 0
+    if (total := lost.total()) > MISALIGNED * (entities + total):
+        labels = [f"{label} ({number})" for label, number in lost.most_common() if number]
+        yield (
+            f"{total} entities begin or end inside a token and are left out: {some(labels)}. "
+            "--tokens cut keeps them; or give the language of the text with --lang."
+        )
 
 
 def _convert(
@@ -214,6 +242,7 @@ def print_report(statistics: "Dict[str, SplitStatistics]") -> None:
 
     add("documents", [s.documents for s in splits])
     add("sentences", [s.sentences for s in splits])
+    add("  without entities", [s.per_sentence[0] for s in splits])
     add("tokens", [s.tokens for s in splits])
     add("entities", [s.entities for s in splits])
     add_each("", [s.labels for s in splits])

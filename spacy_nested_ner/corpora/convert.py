@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable
 
 from spacy.language import Language
+from spacy.tokens import DocBin
 
 from spacy_nested_ner.corpora.docbin import DocBinWriter
 from spacy_nested_ner.corpora.docs import record_to_docs
@@ -38,7 +39,8 @@ def convert_corpus(
 
     Returns the statistics of each split, a split without records included.
 
-    Raises ValueError if a record belongs to no split.
+    Raises ValueError if a record belongs to no split, and if a file would be replaced by an empty
+    one.
     """
     options = options or ReadOptions()
     statistics = {split: SplitStatistics() for split in SPLITS}
@@ -66,8 +68,21 @@ def convert_corpus(
     return statistics
 
 
+def _docs_in(path: Path) -> int:
+    try:
+        return len(DocBin().from_disk(path))
+    except Exception:  # there is none, or it is damaged
+        return 0
+
+
 def _write(bins: Dict[str, DocBinWriter], report: Dict[str, Any], output_dir: Path) -> None:
     targets = {split: output_dir / f"{split}.spacy" for split in bins}
+    for split, target in targets.items():
+        if not len(bins[split]) and (there := _docs_in(target)):
+            raise ValueError(
+                f"{target} holds {there} docs, and there are none for it now. Choose another "
+                "folder, or remove that file."
+            )
     with written_together([*targets.values(), output_dir / REPORT]) as drafts:
         for split, target in targets.items():
             bins[split].write(drafts[target])

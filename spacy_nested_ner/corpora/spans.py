@@ -23,7 +23,8 @@ def span_order(span: CharSpan) -> Tuple[int, int, str]:
 def check_span(start: Any, end: Any, label: Any, length: int) -> None:
     """Raise ValueError unless it is a labelled span, end exclusive, of a text of that length."""
     numbers = type(start) is int and type(end) is int
-    if not numbers or not 0 <= start < end <= length or not isinstance(label, str) or not label:
+    named = isinstance(label, str) and label.strip()
+    if not numbers or not 0 <= start < end <= length or not named:
         raise ValueError(
             f"expected an entity with 0 <= start < end <= {length} and a label, "
             f"not start {start!r}, end {end!r} (exclusive), label {label!r}."
@@ -33,7 +34,7 @@ def check_span(start: Any, end: Any, label: Any, length: int) -> None:
 def clean_spans(
     text: str, spans: Iterable[CharSpan], one_label: bool
 ) -> Tuple[List[CharSpan], Dropped]:
-    """Sorted spans without whitespace at their ends, each with its label once.
+    """Sorted spans without whitespace at their ends or those of labels, each with its label once.
 
     one_label: of several labels on one span keep the alphabetically last.
 
@@ -41,8 +42,8 @@ def clean_spans(
     """
     dropped: Counter = Counter()
     by_place: Dict[Tuple[int, int], Dict[str, None]] = {}  # labels in their order
-    for start, end, label in spans:
-        place = stripped(text, start, end)
+    for start, end, given in spans:
+        place, label = stripped(text, start, end), given.strip()
         if place is None:
             dropped["no text", label] += 1
         elif label in by_place.setdefault(place, {}):

@@ -68,7 +68,7 @@ def test_convert_gives_dev_one_of_few_texts(tmp_path):
     assert "documents 4 1 0" in output
     assert "No documents for test: the files are written, but empty." in output
     assert "Training needs a dev set" not in output
-    output = run("convert", "brat", tmp_path / "0.txt", tmp_path / "out", "--sentences", "lines")
+    output = run("convert", "brat", tmp_path / "0.txt", tmp_path / "one", "--sentences", "lines")
     assert "Training needs a dev set" in output and "cut its text into several" in output
 
 
@@ -214,6 +214,29 @@ def test_convert_several_inputs_with_settings_and_skipped_errors(tmp_path):
     splits = report["splits"]
     assert [splits[name]["documents"] for name in ("train", "dev", "test")] == [2, 0, 2]
     assert splits["test"]["nested_entities"] == 2
+
+
+def test_an_empty_file_does_not_replace_a_full_one(tmp_path):
+    path = tmp_path / "all.txt"
+    path.write_text(COLUMNS * 10, encoding="utf8")
+    run("convert", "columns", path, tmp_path / "out")
+    before = (tmp_path / "out" / "train.spacy").read_bytes()
+    output = run("convert", "columns", f"train={path}", tmp_path / "out", code=1)
+    assert "dev.spacy holds 2 docs, and there are none for it now. Choose another" in output
+    assert (tmp_path / "out" / "train.spacy").read_bytes() == before
+    output = run("convert", "columns", f"train={path}", tmp_path / "round2")
+    assert "No documents for dev, test" in output and "Training needs a dev set" not in output
+
+
+def test_entities_inside_tokens_are_told_of(tmp_path):
+    path = tmp_path / "a.jsonl"
+    items = [{"text": "IL-3treated cells", "label": [[0, 4, "PROT"], [12, 17, "CELL"]]}] * 3
+    path.write_text("\n".join(map(json.dumps, items)), encoding="utf8")
+    output = run("convert", "doccano", f"train={path}", tmp_path / "out")
+    assert "3 entities begin or end inside a token and are left out: PROT (3)." in output
+    assert "begin or end" not in run(
+        "convert", "doccano", f"train={path}", tmp_path / "cut", "--tokens", "cut"
+    )
 
 
 def test_convert_splits_by_document(tmp_path):

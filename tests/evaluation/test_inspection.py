@@ -75,6 +75,7 @@ def test_overlap_of_train_and_dev(train):
         "entities_seen": 2,
         "entities_seen_percent": 50.0,
         "labels_not_in_train": ["tissue"],
+        "labels_not_in_dev": ["RNA", "cell"],
     }
 
 
@@ -83,6 +84,13 @@ def config(factory, component="", model="", architecture=""):
     if architecture:
         lines.append(f'[components.x.model]\n@architectures = "spacy_nested_ner.{architecture}.v1"')
     return load_config_from_str("\n".join([*lines, model]))
+
+
+def test_texts_with_two_annotations():
+    texts = [(WORDS, [(0, 3, "DNA")]), (WORDS, [(0, 3, "DNA")]), (WORDS, [(0, 3, "gene")])]
+    found = inspect_split([example(words, spans) for words, spans in texts], "sc")
+    (warning,) = [w for w in inspection(found, None, [], 0)["warnings"] if "other entities" in w]
+    assert warning.startswith("1 docs of train have the text of another")
 
 
 def one_limit(words, spans, text):

@@ -221,6 +221,15 @@ def test_a_page_says_that_next_to_nothing_is_right():
     assert "1 of 15 predictions, with 45 gold entities" in page_remark(one + none * 14)
 
 
+def test_a_page_says_that_the_gold_data_lack_a_label():
+    found = [*GOLD, (2, 3, "cell")]
+    compared = compare(make_doc(WORDS, GOLD), make_doc(WORDS, found)) * 10
+    assert "10 of 40 predictions have labels that the gold data lack (cell)" in page_remark(
+        compared
+    )
+    assert page_remark(compared[:3]) is None  # too few to tell
+
+
 def test_page_is_one_file_that_what_it_shows_cannot_change():
     """Text, labels, ids and facts come from outside and must stay text."""
     evil = "</script><script>alert('&\"')</script><!--"

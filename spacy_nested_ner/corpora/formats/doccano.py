@@ -9,6 +9,7 @@ from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     checked_span,
+    document_id,
     json_reader,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
@@ -34,8 +35,8 @@ def read_record(item: Object, place: Place, name: str, split: str, options: Read
             raise CorpusError(f"expected [start, end, label], not {triple!r}.", *place)
         found.append((triple[0], triple[1], triple[2]))
     spans = [checked_span(*span, len(text), place) for span in found]
-    doc_id = item.get("id", name)
-    return text_record(str(doc_id), split, text, spans, options)
+    doc_id = document_id(item, item.get("meta"), otherwise=item.get("id", name))
+    return text_record(doc_id, split, text, spans, options)
 
 
 @task_writers.register("doccano")

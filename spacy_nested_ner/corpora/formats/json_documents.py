@@ -27,6 +27,15 @@ and the options."""
 T = TypeVar("T")
 
 
+def document_id(*holders: Any, otherwise: Any) -> str:
+    """The id of the text that `nested-ner pick` has written into the task, so that texts of one
+    document stay together; or else that of the tool."""
+    for holder in holders:
+        if isinstance(holder, dict) and isinstance(holder.get("text_id"), str):
+            return holder["text_id"]
+    return str(otherwise)
+
+
 def json_reader(name: str) -> Callable[[Make], Make]:
     """Decorator that registers a format without settings by what makes a record of one object. The
     docstring of that is the format's."""

@@ -13,6 +13,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     Outcome,
     checked_span,
+    document_id,
     json_records,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_items
@@ -72,8 +73,8 @@ def _record(
         if labels:
             start, end = _characters(region, text, units, place)
             spans += [checked_span(start, end, label, len(text), place) for label in labels]
-    doc_id = item.get("id", name)
-    record = text_record(str(doc_id), split, text, spans, options)
+    doc_id = document_id(item.get("data"), item, otherwise=item.get("id", name))
+    record = text_record(doc_id, split, text, spans, options)
     record.dropped.update(omitted)
     return record
 
@@ -151,7 +152,7 @@ def _characters(region: Object, text: str, units: _Units, place: Place) -> Tuple
     given = offsets.get("start"), offsets.get("end")
     start, end, _ = checked_span(*given, "label", 2 * len(text), place)
     covered = region.get("text")
-    if covered is None or text[start:end] == covered:
+    if covered is None or (end <= len(text) and text[start:end] == covered):
         return start, end
     first, last = units.character(start), units.character(end)
     if text[first:last] == covered:

@@ -12,6 +12,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     Object,
     Outcome,
     checked_span,
+    document_id,
     outcomes_of_file,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, read_items, write_lines
@@ -52,6 +53,8 @@ def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]
         answer = _answer(item)
         if answer != "accept":
             return Dropped({("not accepted", str(answer)): 1})
+        if item.get("_is_binary"):  # of `ner.teach`: what else is in the text is not known
+            return Dropped({("answer about one span alone", ""): 1})
         if (given := _input(item)) is not None:
             left[given] -= 1
             if left[given] > 0:
@@ -78,8 +81,8 @@ def _record(item: Object, place: Place, name: str, split: str, options: ReadOpti
         checked_span(span.get("start"), span.get("end"), span.get("label"), len(text), place)
         for span in objects(item, "spans", *place)
     ]
-    doc_id = item.get("_input_hash", name)
-    record = text_record(str(doc_id), split, text, spans, options)
+    doc_id = document_id(item.get("meta"), otherwise=item.get("_input_hash", name))
+    record = text_record(doc_id, split, text, spans, options)
     tokens = objects(item, "tokens", *place)
     if tokens:
         record.words = [field(token, "text", str, *place) for token in tokens]

@@ -10,20 +10,35 @@ import io
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Optional, Set, Tuple
+from typing import (
+    IO,
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.archives import unpacked, unzipped
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml_file
-from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record
+from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import word_places
-from spacy_nested_ner.corpora.spans import CharSpan, check_span
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
 from spacy_nested_ner.corpora.splits import files_below
 
 TYPE_SYSTEM = "TypeSystem.xml"
+# Of an exported project: its folders, and the file of a document that nobody has annotated.
+ANNOTATION, CURATION, INITIAL = "annotation", "curation", "INITIAL_CAS"
 DKPRO = "de.tudarmstadt.ukp.dkpro.core.api"
 EXPECTED = "UIMA CAS XMI, as INCEpTION exports it"
 
@@ -49,9 +64,42 @@ def read_xmi(path: Path, options: ReadOptions) -> Iterator[Record]:
     """INCEpTION and WebAnno, UIMA CAS XMI: .xmi with TypeSystem.xml, .zip, or a folder of them"""
     settings = with_settings(XmiSettings(), options.settings)
     _import_cassis()
-    files = files_below(Path(path), ".xmi", ".zip")
-    calls = ((file, split, settings, options) for file, split in files)
-    yield from options.problems.attempt_each(_document, calls)
+    kept, left_out = _one_of_each(files_below(Path(path), ".xmi", ".zip"))
+    calls = ((file, split, settings, options) for file, split in kept)
+    yield from with_omissions(chain([left_out], options.problems.attempt_each(_document, calls)))
+
+
+def _one_of_each(
+    files: Iterable[Tuple[Path, str]],
+) -> Tuple[List[Tuple[Path, str]], Dropped]:
+    """Files to read, one of each document of a project, and what is left out.
+
+    The curated annotation counts, else that of the first annotator. Every document of a project
+    also has a file of what was there before anybody annotated it.
+    """
+    kept: Dict[Tuple[Path, str], Tuple[Path, str]] = {}
+    left_out: Dropped = Dropped()
+    for file, split in sorted(files, key=lambda each: not _is_curated(each[0])):
+        name = _name_in_project(file)
+        if name is None:
+            kept[file, ""] = file, split
+        elif file.stem == INITIAL:
+            left_out["before annotation", ""] += 1
+        elif (document := (file.absolute().parents[2], name)) in kept:
+            left_out["further annotation of a document", ""] += 1
+        else:
+            kept[document] = file, split
+    return sorted(kept.values()), left_out
+
+
+def _is_curated(file: Path) -> bool:
+    return file.absolute().parents[1].name == CURATION
+
+
+def _name_in_project(file: Path) -> Optional[str]:
+    """The document's name in an exported project, `annotation/NAME/USER.zip`, None elsewhere."""
+    parents = file.absolute().parents
+    return parents[0].name if parents[1].name in (ANNOTATION, CURATION) else None
 
 
 def _import_cassis() -> Any:
@@ -66,7 +114,8 @@ def _import_cassis() -> Any:
 
 
 def _document(file: Path, split: str, settings: XmiSettings, options: ReadOptions) -> Record:
-    name, xmi, types = _zipped(file) if file.suffix == ".zip" else _plain(file)
+    inside, xmi, types = _zipped(file) if file.suffix == ".zip" else _plain(file)
+    name = _name_in_project(file) or inside
     with _library_errors(file):
         text, layers, written = _load(file, xmi, types, settings)
     if settings.layer not in layers:

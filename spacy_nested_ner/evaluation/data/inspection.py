@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -27,7 +39,8 @@ class SplitInspection:
 
     counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
     texts. mentions: entities by text and label. repeated: spans that are there already with the
-    same label; they count once, as in the scores. unannotated: docs without the spans key. lost:
+    same label; they count once, as in the scores. contradicting: docs whose text is there already
+    with other entities. unannotated: docs without the spans key. lost:
     entities that a pipe cannot learn from, by reason, see `gold_segments`. tokens: see
     `compare_tokens`.
     """
@@ -37,6 +50,7 @@ class SplitInspection:
     sentences: Counter = field(default_factory=Counter)
     mentions: Counter = field(default_factory=Counter)
     repeated: int = 0
+    contradicting: int = 0
     unannotated: int = 0
     lost: Counter = field(default_factory=Counter)
     tokens: Dict[str, Any] = field(default_factory=dict)
@@ -54,6 +68,7 @@ class SplitInspection:
             **self.counts.to_dict(),
             "length_by_label": per_label,
             "repeated_entities": self.repeated,
+            "contradicting_documents": self.contradicting,
             "documents_without_annotation": self.unannotated,
             "lost": {reason: count for reason, count in self.lost.items() if count},
             "other_tokens": self.tokens,
@@ -66,6 +81,7 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
     examples: the predicted docs hold the tokens that a pipeline would see.
     """
     found = SplitInspection()
+    annotated: Dict[str, FrozenSet[Tuple[int, int, str]]] = {}
     for example in examples:
         doc = example.reference
         if spans_key not in doc.spans:
@@ -78,6 +94,9 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
         found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
+        places = frozenset((span.start_char, span.end_char, span.label_) for span in entities)
+        if doc.text.strip() and annotated.setdefault(doc.text, places) != places:
+            found.contradicting += 1
     return found
 
 
@@ -107,6 +126,7 @@ def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
         "entities_seen": seen,
         "entities_seen_percent": 100 * seen / total if total else 0.0,
         "labels_not_in_train": sorted(set(dev.counts.labels) - set(train.counts.labels)),
+        "labels_not_in_dev": sorted(set(train.counts.labels) - set(dev.counts.labels)),
     }
 
 
@@ -244,6 +264,11 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
     if common:
         if common["labels_not_in_train"]:
             yield f"Labels in dev but not in train: {some(common['labels_not_in_train'])}."
+        if common["labels_not_in_dev"] and report["dev"]["entities"]:
+            yield (
+                f"Labels in train but not in dev: {some(common['labels_not_in_dev'])}. If dev has "
+                "such entities, but they are not annotated, each that is found counts as wrong."
+            )
         if common["sentences"]:
             yield (
                 f"{common['sentences']} sentences of dev ({common['sentences_percent']:.1f} %) are "
@@ -270,6 +295,11 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{found['repeated_entities']} entities of {split} are repeated, with the same span "
             "and label; they count once."
+        )
+    if found.get("contradicting_documents"):
+        yield (
+            f"{found['contradicting_documents']} docs of {split} have the text of another with "
+            "other entities. Was a text annotated twice, or are two exports of one project in it?"
         )
     if found.get("crossing_pairs"):
         yield (

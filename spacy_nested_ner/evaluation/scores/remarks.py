@@ -16,6 +16,8 @@ SHOWN = 5
 """Names in a remark, at most."""
 FEW_ENTITIES, LITTLE = 20, 0.05
 """From so many gold entities on, an F below this is no accident."""
+MANY_STRANGE = 0.05
+"""Share of the predictions that may have labels which the gold data lack, without a remark."""
 LONGER = "Train it longer: more steps, and a warm-up that ends long before the last step."
 
 
@@ -36,7 +38,7 @@ def remark(
     known: Collection[str] = (),
 ) -> Optional[str]:
     """What is wrong with a pipeline that finds nothing, or next to nothing, and what helps; or that
-    it lacks labels of the gold data.
+    it lacks labels of the gold data, or many predictions have labels that these lack.
 
     by_label: strict scores. threshold: of the component that predicts, if known, see
         `threshold_facts`. known: see `known_labels`.
@@ -65,6 +67,14 @@ def remark(
         return (
             f"The pipeline cannot find {lost} of {score.gold} gold entities, because it does not "
             f"have their labels ({some(sorted(unknown))})."
+        )
+    strange = predicted - labels
+    wrong = sum(by_label[label].predicted for label in strange)
+    if score.gold >= FEW_ENTITIES and wrong > MANY_STRANGE * score.predicted:
+        return (
+            f"{wrong} of {score.predicted} predictions have labels that the gold data lack "
+            f"({some(sorted(strange))}), so they count as wrong. If such entities are there, but "
+            "not annotated, annotate them."
         )
     return None
 

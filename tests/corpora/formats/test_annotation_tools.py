@@ -61,6 +61,46 @@ def test_prodigy_keeps_the_last_accepted_answer_to_an_input(tmp_path):
     }
 
 
+def test_answers_about_one_span_are_no_annotation_of_a_text(tmp_path):
+    item = {"text": "IL-2 gene", "spans": [{"start": 0, "end": 4, "label": "PROT"}]}
+    path = tmp_path / "a.jsonl"
+    lines = [{**item, "_is_binary": True, "_input_hash": 1}, {**item, "_input_hash": 2}]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf8")
+    (record,) = read("prodigy", path)
+    assert record.dropped == {("answer about one span alone", ""): 1}
+
+
+@pytest.mark.parametrize(
+    "name, item",
+    [
+        ("doccano", {"id": 7, "text": "IL-2", "label": [], "text_id": "a:1"}),
+        ("doccano", {"id": 7, "text": "IL-2", "label": [], "meta": {"text_id": "a:1"}}),
+        ("prodigy", {"text": "IL-2", "_input_hash": 7, "meta": {"text_id": "a:1"}}),
+        (
+            "label-studio",
+            {"id": 7, "data": {"text": "IL-2", "text_id": "a:1"}, "annotations": [{"result": []}]},
+        ),
+        ("label-studio", {"id": 7, "text": "IL-2", "text_id": "a:1", "annotation_id": 3}),
+    ],
+)
+def test_ids_of_picked_texts_come_back(tmp_path, name, item):
+    """Sentences of one document stay together in a split."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(item), encoding="utf8")
+    assert [record.doc_id for record in read(name, path)] == ["a:1"]
+
+
+def test_whitespace_around_labels(tmp_path):
+    path = tmp_path / "a.jsonl"
+    spans = [[0, 4, "PROT"], [0, 4, "PROT "], [5, 9, " DNA"]]
+    path.write_text(json.dumps({"text": "IL-2 gene", "label": spans}), encoding="utf8")
+    (record,) = read("doccano", path)
+    assert [label for _, _, label in record.spans] == ["PROT", "DNA"]
+    path.write_text(json.dumps({"text": "IL-2", "label": [[0, 4, " "]]}), encoding="utf8")
+    with pytest.raises(CorpusError, match="and a label"):
+        read("doccano", path)
+
+
 def test_prodigy_counts_answers_in_malformed_files_too(tmp_path):
     path = tmp_path / "out.jsonl"
     line = '{"text": "Rome", "_input_hash": 7}\n'

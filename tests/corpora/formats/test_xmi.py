@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import zipfile
+from collections import Counter
 
 import pytest
 
@@ -71,6 +72,33 @@ def test_folder_of_splits_and_zip_files(tmp_path):
         ("doc", "dev", 3),
         ("other", "train", 1),
     ]
+
+
+def test_an_exported_project_gives_each_document_once(tmp_path):
+    """As INCEpTION exports it: a folder for each document, a file for each annotator."""
+
+    def annotated(folder, name, spans):
+        (tmp_path / "made").mkdir(exist_ok=True)
+        xmi = write(tmp_path / "made" / name, name, spans=spans)
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(tmp_path / folder / f"{name}.zip", "w") as archive:
+            archive.write(xmi, f"{name}.xmi")
+            archive.write(xmi.with_name("TypeSystem.xml"), "TypeSystem.xml")
+
+    for document in ("1.txt", "2.txt"):
+        annotated(f"inc/annotation/{document}", "INITIAL_CAS", [])
+        annotated(f"inc/annotation/{document}", "berta", [(2, 7, "PER")])
+        annotated(f"inc/annotation/{document}", "anna", [(2, 13, "ORG"), (2, 7, "PER")])
+    for records in (read(tmp_path / "inc"), read(tmp_path / "inc" / "annotation")):
+        assert [(r.doc_id, len(r.spans)) for r in records] == [("1.txt", 2), ("2.txt", 2)]
+        left_out = sum((r.dropped for r in records), Counter())
+        assert left_out == {
+            ("before annotation", ""): 2,
+            ("further annotation of a document", ""): 2,
+        }
+    annotated("inc/curation/2.txt", "CURATION_USER", [(2, 7, "PER")])
+    records = read(tmp_path / "inc")
+    assert [(r.doc_id, len(r.spans)) for r in records] == [("1.txt", 2), ("2.txt", 1)]
 
 
 def test_layers_of_ones_own(tmp_path):
