@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 ABOUT: dict = {}
 exec((HERE / "spacy_nested_ner" / "about.py").read_text(encoding="utf8"), ABOUT)
 
-PLOTS = ["matplotlib>=3.7"]
+PLOTS = ["matplotlib>=3.9"]
 TRANSFORMERS = ["spacy-transformers>=1.3.9,<1.5.0", "transformers>=4.42"]
 CURATED = ["spacy-curated-transformers>=0.3.1,<0.4"]
 XMI = ["dkpro-cassis>=0.9.0"]  # reads UIMA CAS XMI, which few need and which brings lxml
@@ -67,8 +67,9 @@ setup(
         "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[
-        "spacy>=3.8.0,<3.9.0",
-        "thinc>=8.3.4,<8.4.0",
+        # Before, a source or an override in the place of a block was a validation error.
+        "spacy>=3.8.13,<3.9.0",
+        "thinc>=8.3.12,<8.4.0",
         "torch>=2.4.0",
         "safetensors>=0.4.0",
         "scipy>=1.10.0",
@@ -76,7 +77,7 @@ setup(
         "numpy>=1.23.0",
         "catalogue>=2.0.6,<2.1.0",
         "tqdm>=4.38.0,<5.0.0",
-        "typer>=0.9.0,<1.0.0",
+        "typer>=0.12.5,<1.0.0",  # before, `convert --help` lacked the formats
         "wasabi>=0.9.1,<1.2.0",
     ],
     extras_require={

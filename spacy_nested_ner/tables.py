@@ -69,7 +69,7 @@ def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataF
         import pandas as pd
     except ImportError as err:
         raise ImportError(
-            "to_frame needs pandas: python -m pip install 'spacy_nested_ner[pandas]'."
+            f"to_frame needs pandas: python -m pip install 'spacy_nested_ner[pandas]'. ({err})"
         ) from err
     rows = list(rows_of(dicts(docs, spans_key)))
     return pd.DataFrame.from_records(rows, columns=[*COLUMNS]).astype(COLUMNS)

@@ -129,13 +129,18 @@ def installed_pipelines() -> List[str]:
     Raises ValueError, with the remedy, if there are none.
     """
     from spacy.util import get_installed_models, get_package_path, load_config
+    from wasabi import msg
 
     from spacy_nested_ner.pipeline.factories import known_systems
 
     ours = known_systems()
     found = []
     for name in sorted(get_installed_models()):
-        configs = map(load_config, get_package_path(name).glob("*/config.cfg"))
+        try:
+            configs = [*map(load_config, get_package_path(name).glob("*/config.cfg"))]
+        except Exception as err:  # another pipeline may do
+            msg.warn(f"The installed pipeline {name!r} is left out: it is damaged. ({err})")
+            continue
         parts = [part for config in configs for part in config.get("components", {}).values()]
         if any(part.get("factory") in ours for part in parts):
             found.append(name)

@@ -7,6 +7,7 @@ What grows in memory is the set of strings that a `DocBin` stores (the vocabular
 
 from __future__ import annotations
 
+import errno
 import shutil
 import struct
 import tempfile
@@ -108,7 +109,21 @@ class DocBinWriter:
         return len(self._lengths)
 
     def add(self, doc: Doc) -> None:
-        """Pack one doc, with its user data."""
+        """Pack one doc, with its user data.
+
+        Raises OSError if there is no room for what waits: it says where.
+        """
+        try:
+            self._add(doc)
+        except OSError as err:
+            if err.errno != errno.ENOSPC:
+                raise
+            raise OSError(
+                f"No space left in {tempfile.gettempdir()}, where docs wait to be written. Make "
+                "room there, or set the environment variable TMPDIR to another folder."
+            ) from err
+
+    def _add(self, doc: Doc) -> None:
         self._bin.add(doc)
         self._lengths.append(len(doc))
         for name in _RAW:

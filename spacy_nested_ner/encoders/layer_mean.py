@@ -162,6 +162,7 @@ def _spacy_transformers() -> Any:
         import spacy_transformers.layers
     except ImportError as err:
         raise ImportError(
-            f"{TRANSFORMER} needs spacy-transformers: pip install 'spacy_nested_ner[transformers]'"
+            f"{TRANSFORMER} needs spacy-transformers: "
+            f"pip install 'spacy_nested_ner[transformers]'. ({err})"
         ) from err
     return spacy_transformers

@@ -363,7 +363,7 @@ def _transformers(architecture: str) -> Any:
     except ImportError as err:
         raise ImportError(
             f"{architecture} needs Hugging Face transformers: "
-            "pip install 'spacy_nested_ner[transformers]'."
+            f"pip install 'spacy_nested_ner[transformers]'. ({err})"
         ) from err
     return transformers
 

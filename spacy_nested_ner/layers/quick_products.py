@@ -68,8 +68,8 @@ def _setting() -> Any:
 @functools.cache
 def is_quick() -> bool:
     """Whether oneDNN multiplies float32 faster than MKL, and as exactly."""
-    if not hasattr(_setting(), "fp32_precision"):  # an older torch
-        return False
+    if not (hasattr(_setting(), "fp32_precision") and hasattr(torch.cpu, "get_capabilities")):
+        return False  # an older torch
     known = torch.cpu.get_capabilities()
     wide = known.get("avx_vnni") or known.get("avx512_vp2intersect")  # of AMD's, since Zen 5
     if "AMD" not in str(known.get("cpu_name", "")) or not (known.get("avx512_f") and wide):

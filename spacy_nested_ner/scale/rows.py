@@ -39,7 +39,8 @@ def import_arrow() -> Any:
         import pyarrow
     except ImportError as err:
         raise ImportError(
-            "Annotating tables needs pyarrow: python -m pip install 'spacy_nested_ner[scale]'."
+            "Annotating tables needs pyarrow: python -m pip install 'spacy_nested_ner[scale]'. "
+            f"({err})"
         ) from err
     return pyarrow
 

@@ -18,8 +18,8 @@ def new_figure(width: float, height: float, **settings: Any) -> Any:
         from matplotlib.figure import Figure
     except ImportError as err:
         raise ImportError(
-            "Pictures are drawn by matplotlib, which is not installed. Install it with: "
-            'python -m pip install "spacy_nested_ner[plots]"'
+            "Pictures are drawn by matplotlib, which is not installed or fails. Install it with: "
+            f'python -m pip install "spacy_nested_ner[plots]". ({err})'
         ) from err
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)

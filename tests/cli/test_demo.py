@@ -42,7 +42,8 @@ def load(**overrides):
 
 @pytest.fixture
 def installed(model, tmp_path):
-    """A folder of packages with that pipeline, and with one that is of no use here."""
+    """A folder of packages with that pipeline, one that is of no use here, and what was left of
+    another."""
     spacy.blank("en").to_disk(tmp_path / "plain")
     for name, source in (("nested_tiny", model), ("plain", tmp_path / "plain")):
         package = tmp_path / "site" / f"en_{name}"
@@ -54,6 +55,10 @@ def installed(model, tmp_path):
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: en_{name}\nVersion: 1.2.0\n")
         (info / "entry_points.txt").write_text(f"[spacy_models]\nen_{name} = en_{name}\n")
+    rest = tmp_path / "site" / "en_gone-1.0.0.dist-info"
+    rest.mkdir()
+    (rest / "METADATA").write_text("Metadata-Version: 2.1\nName: en_gone\nVersion: 1.0.0\n")
+    (rest / "entry_points.txt").write_text("[spacy_models]\nen_gone = en_gone\n")
     return tmp_path / "site"
 
 
@@ -72,6 +77,7 @@ def test_the_command_shows_installed_pipelines_until_it_is_interrupted(installed
         while not lines or not lines[-1].startswith(URL):
             lines.append(process.stdout.readline())
             assert lines[-1], lines
+        assert any("'en_gone' is left out" in line for line in lines)
         with urlopen(f"{lines[-1].strip()}panes") as answer:
             panes = json.load(answer)["panes"]
         assert "en_nested_tiny" in [pane["pipeline"] for pane in panes]

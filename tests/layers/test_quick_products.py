@@ -164,6 +164,11 @@ def test_other_cpus_multiply_as_torch_does(known, monkeypatch):
     assert not products.is_quick.__wrapped__()
 
 
+def test_an_older_torch_multiplies_as_ever(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert not products.is_quick.__wrapped__()
+
+
 def test_a_cpu_that_rounds_multiplies_as_torch_does(monkeypatch, setting):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: ZEN_5, raising=False)
     monkeypatch.setattr(torch, "eye", lambda n: torch.full((n, n), 0.99 / n))

@@ -108,7 +108,7 @@ def _import_cassis() -> Any:
     except ImportError as err:
         raise ImportError(
             "Reading XMI needs the library dkpro-cassis: python -m pip install "
-            "'spacy_nested_ner[xmi]'."
+            f"'spacy_nested_ner[xmi]'. ({err})"
         ) from err
     return cassis
 
