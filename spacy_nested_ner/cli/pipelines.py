@@ -128,14 +128,17 @@ def installed_pipelines() -> List[str]:
 
     Raises ValueError, with the remedy, if there are none.
     """
-    from spacy.util import get_installed_models, get_package_path, load_config
+    from importlib.metadata import entry_points
+
+    from spacy.util import get_package_path, load_config
     from wasabi import msg
 
     from spacy_nested_ner.pipeline.factories import known_systems
 
     ours = known_systems()
     found = []
-    for name in sorted(get_installed_models()):
+    # Not by spaCy's `get_installed_models`, which imports all of them at once.
+    for name in sorted({each.name for each in entry_points(group="spacy_models")}):
         try:
             configs = [*map(load_config, get_package_path(name).glob("*/config.cfg"))]
         except Exception as err:  # another pipeline may do
