@@ -96,6 +96,12 @@ def test_warm_up_and_scores_follow_the_length_of_the_training(path) -> None:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_what_is_read_before_training_can_be_set(path) -> None:
+    config = util.load_config(path, overrides={"initialize.init_tok2vec": "pretrained.bin"})
+    assert config["initialize"]["init_tok2vec"] == "pretrained.bin"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_loop_of_ones_own_has_an_optimizer_that_learns(path) -> None:
     """As `nlp.create_optimizer` and `nlp.resume_training` make it of a saved config."""
     optimizer = util.load_config(path)["training"]["optimizer"]

@@ -169,7 +169,8 @@ def _misaligned(statistics: "Dict[str, SplitStatistics]") -> Iterator[str]:
         labels = [f"{label} ({number})" for label, number in lost.most_common() if number]
         yield (
             f"{total} entities begin or end inside a token and are left out: {some(labels)}. "
-            "--tokens cut keeps them; or give the language of the text with --lang."
+            "Where spaCy made the tokens, the language of the text may help (--lang). --tokens cut "
+            "keeps all, but a pipeline makes other tokens of raw text."
         )
 
 

@@ -44,7 +44,7 @@ def demo_cli(
 
         with listen(host, port) as listening:  # nothing is loaded in vain where the port is taken
             use_gpu(gpu_id)
-            app = make_app(_load(models or installed_pipelines()), host)
+            app = make_app(_load(models or []), host)
             if not is_loopback(host):
                 msg.warn(
                     f"Anyone who can reach {host} can run the pipelines. There is no password and "
@@ -63,12 +63,23 @@ def demo_cli(
                 os._exit(0)  # no matter how long a text is still being read
 
 
-def _load(models: List[str]) -> "List[Pane]":
-    """Raises ValueError, with the remedy, for what is no trained pipeline of this kind."""
+def _load(given: List[str]) -> "List[Pane]":
+    """given: none for those that are installed, of which damaged ones are left out.
+
+    Raises ValueError, with the remedy, for what is no trained pipeline of this kind.
+    """
     from spacy_nested_ner.demo.panes import panes_of
 
     panes = []
+    models = given or installed_pipelines()
     for model, name in zip(models, short_names(models, least=2)):
         msg.text(f"Loading {model}")
-        panes += panes_of(name, load_pipeline(model))
+        try:
+            panes += panes_of(name, load_pipeline(model))
+        except ValueError as err:
+            if given or len(models) == 1:
+                raise
+            msg.warn(f"The installed pipeline {model!r} is left out. {err}")
+    if not panes:
+        raise ValueError("No installed pipeline can be loaded. Install them again.")
     return panes

@@ -20,7 +20,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, print_table
+from spacy_nested_ner.cli.output import failing, print_table, shown
 from spacy_nested_ner.cli.pipelines import (
     check_arguments,
     load_pipeline,
@@ -181,10 +181,11 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
     """
     pipelines = report["pipelines"]
     facts = report["data"]
-    typer.echo(
+    what = (
         f"{facts['path']} ({facts['spans_key']}): {facts['documents']} docs, {facts['sentences']} "
         f"sentences, {facts['words']} words, {facts['entities']} gold entities"
     )
+    typer.echo(shown(what))
     if facts["documents_without_annotation"]:
         msg.warn(f"{facts['documents_without_annotation']} docs without annotation are left out.")
     msg.text(_scored_on(pipelines))

@@ -10,7 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt, TrainArg
-from spacy_nested_ner.cli.output import failing, print_table
+from spacy_nested_ner.cli.output import failing, print_table, shown
 from spacy_nested_ner.cli.pipelines import blank_pipeline, not_gold, read_as_one, read_examples
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _tokens(split: str, found: Mapping[str, Any]) -> None:
     if found["differing"]:
         example = found["examples"][0]
         msg.text(f"Tokens of {split}, as the data has them and as the pipeline makes them:")
-        typer.echo(f"  {example['data']}\n  {example['pipeline']}")
+        typer.echo(shown(f"  {example['data']}\n  {example['pipeline']}"))
 
 
 def _limits(rows: List[Mapping[str, Any]]) -> None:

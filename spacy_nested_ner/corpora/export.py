@@ -13,6 +13,7 @@ from spacy_nested_ner.corpora.records import Question, ScoredSpan, Task, WordSen
 from spacy_nested_ner.corpora.registry import get_task_writer, get_writer
 from spacy_nested_ner.corpora.spans import Dropped
 from spacy_nested_ner.files import written_together
+from spacy_nested_ner.pipeline.sentences import is_space
 
 
 def export_docs(
@@ -52,13 +53,14 @@ def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSen
     """The sentences of a doc, the whole doc if it has no boundaries."""
     spans = sorted((span.start, span.end, span.label_) for span in doc.spans.get(spans_key, []))
     doc_id = str(doc.user_data.get("doc_id", ""))
+    spaces = is_space(doc)
     starts = [0]
     if doc.has_annotation("SENT_START"):
         bridged = {i for start, end, _ in spans for i in range(start + 1, end)}
         inner = (token.i for token in doc if token.is_sent_start and token.i)
         starts += [i for i in inner if i not in bridged]
     for first, last in zip(starts, [*starts[1:], len(doc)]):
-        kept = [i for i in range(first, last) if not doc[i].is_space]
+        kept = [i for i in range(first, last) if not spaces[i]]
         places = {i: place for place, i in enumerate(kept)}
         inside = []
         for start, end, label in spans:

@@ -7,6 +7,8 @@ from spacy.scorer import PRFScore, Scorer, get_ner_prf
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from spacy_nested_ner.pipeline.sentences import is_blank
+
 # First character, character after the last, label. Whitespace is not counted.
 Entity = Tuple[int, int, str]
 # In the `attrs` of the groups of spans that the components of this package set: the name of the
@@ -95,6 +97,8 @@ def solid_offsets(text: str) -> np.ndarray:
     """`(characters + 1,)` int: how many characters that are no whitespace stand before each.
 
     Texts that differ in whitespace alone, as after tokenisation by others, are compared in these.
+    Whitespace is what `is_space` takes for it.
     """
-    solid = np.fromiter((not character.isspace() for character in text), bool, len(text))
+    blank = str.isspace if text.isprintable() else is_blank  # the same there, and faster
+    solid = np.fromiter((not blank(character) for character in text), bool, len(text))
     return np.concatenate([[0], np.cumsum(solid)])

@@ -15,9 +15,10 @@ from spacy.tokens import Doc
 
 # Signs that end a sentence in any script that has some, as spaCy numbers words.
 ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
-# Categories of characters that are not shown: control, format, and separators.
-INVISIBLE = ("Cc", "Cf", "Zl", "Zp", "Zs")
-BRAILLE_BLANK = "\u2800"
+# Categories of characters that are not shown: control, format, and separators; and those among them
+# that are: signs in front of Arabic, Syriac and Kaithi numbers.
+NOT_SHOWN = ("Cc", "Cf", "Zl", "Zp", "Zs")
+SHOWN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
 # docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own,
 # `spaced` hold a token of whitespace.
@@ -68,12 +69,15 @@ def is_space(doc: Doc) -> np.ndarray:
     is_ascii = doc.to_array(IS_ASCII) > 0
     if not is_ascii.all():  # most docs end here
         for place in np.flatnonzero(~(is_ascii | (doc.to_array(IS_ALPHA) > 0))).tolist():
-            flags[place] = all(map(_is_invisible, doc[place].text))
+            flags[place] = all(map(is_blank, doc[place].text))
     return flags
 
 
-def _is_invisible(character: str) -> bool:
-    return character == BRAILLE_BLANK or category(character) in INVISIBLE
+def is_blank(character: str) -> bool:
+    """Whether it is whitespace or, beyond ASCII, not shown."""
+    if character <= "\x7f":
+        return character.isspace()
+    return category(character) in NOT_SHOWN and character not in SHOWN
 
 
 def after_empty_lines(doc: Doc) -> List[int]:

@@ -250,7 +250,8 @@ def test_the_guide(model, tmp_path, monkeypatch):
             counts = [len(DocBin().from_disk(path)) for path in Path("rounds/1").glob("*.spacy")]
             assert sum(counts) == len({*TEXTS, *NEW})
     docs = list(DocBin().from_disk("rounds/1/train.spacy").get_docs(spacy.blank("en").vocab))
-    DocBin(docs=docs[3:]).to_disk("rounds/1/train.spacy")
+    DocBin(docs=docs[4:]).to_disk("rounds/1/train.spacy")
+    DocBin(docs=docs[3:4]).to_disk("test.spacy")
     DocBin(docs=docs[2:3]).to_disk("dev.spacy")
     Path("all_train").mkdir()
     (copy,) = re.findall(r"^cp (.*)$", text, re.M)

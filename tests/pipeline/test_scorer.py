@@ -73,8 +73,9 @@ def test_a_prediction_that_fits_no_reference_token_counts_against_precision() ->
     assert scores["spans_sc_p"] == 1.0  # what spaCy's own scorer says
 
 
-def test_spans_of_whitespace_do_not_count() -> None:
-    words, gold = ("a", " ", "b"), [(0, 1, "X"), (1, 2, "X")]
+@pytest.mark.parametrize("blank", [" ", "\u200b", "\ufeff\n"])
+def test_spans_of_whitespace_do_not_count(blank: str) -> None:
+    words, gold = ("a", blank, "b"), [(0, 1, "X"), (0, 2, "X"), (1, 2, "X")]
     example = Example(make_doc([(0, 1, "X")], words), make_doc(gold, words))
     assert score([example])["nested_f"] == 1.0
     assert list(read_entities(example.reference, "sc")) == [(0, 1, "X")]

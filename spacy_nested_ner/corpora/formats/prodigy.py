@@ -47,13 +47,13 @@ def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]
     know it, the file is read once before."""
     quiet = Problems(skip=True, quiet=True)
     items = quiet.stop(read_items(file, quiet))
-    left = Counter(_input(item) for _, item in items if _answer(item) == "accept")
+    left = Counter(_input(item) for _, item in items if _is_whole(item))
 
     def make(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
         answer = _answer(item)
         if answer != "accept":
             return Dropped({("not accepted", str(answer)): 1})
-        if item.get("_is_binary"):  # of `ner.teach`: what else is in the text is not known
+        if not _is_whole(item):
             return Dropped({("answer about one span alone", ""): 1})
         if (given := _input(item)) is not None:
             left[given] -= 1
@@ -66,6 +66,11 @@ def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]
 
 def _answer(item: Object) -> Any:
     return item.get("answer", "accept")
+
+
+def _is_whole(item: Object) -> bool:
+    """Accepted, and about the whole text: those of `ner.teach` do not say what else is in it."""
+    return _answer(item) == "accept" and not item.get("_is_binary")
 
 
 def _input(item: Object) -> Optional[int]:

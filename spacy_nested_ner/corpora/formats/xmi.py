@@ -37,8 +37,8 @@ from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
 from spacy_nested_ner.corpora.splits import files_below
 
 TYPE_SYSTEM = "TypeSystem.xml"
-# Of an exported project: its folders, and the file of a document that nobody has annotated.
-ANNOTATION, CURATION, INITIAL = "annotation", "curation", "INITIAL_CAS"
+# Files of a document in an exported project: before annotation, and after curation.
+INITIAL, CURATED = "INITIAL_CAS", "CURATION_USER"
 DKPRO = "de.tudarmstadt.ukp.dkpro.core.api"
 EXPECTED = "UIMA CAS XMI, as INCEpTION exports it"
 
@@ -79,27 +79,27 @@ def _one_of_each(
     """
     kept: Dict[Tuple[Path, str], Tuple[Path, str]] = {}
     left_out: Dropped = Dropped()
-    for file, split in sorted(files, key=lambda each: not _is_curated(each[0])):
-        name = _name_in_project(file)
-        if name is None:
+    for file, split in sorted(files, key=lambda each: each[0].stem != CURATED):
+        folder = file.absolute().parent
+        document = folder.parent.parent, folder.name
+        if not _is_in_project(file):
             kept[file, ""] = file, split
         elif file.stem == INITIAL:
             left_out["before annotation", ""] += 1
-        elif (document := (file.absolute().parents[2], name)) in kept:
+        elif document in kept:
             left_out["further annotation of a document", ""] += 1
         else:
             kept[document] = file, split
     return sorted(kept.values()), left_out
 
 
-def _is_curated(file: Path) -> bool:
-    return file.absolute().parents[1].name == CURATION
-
-
-def _name_in_project(file: Path) -> Optional[str]:
-    """The document's name in an exported project, `annotation/NAME/USER.zip`, None elsewhere."""
-    parents = file.absolute().parents
-    return parents[0].name if parents[1].name in (ANNOTATION, CURATION) else None
+def _is_in_project(file: Path) -> bool:
+    """Whether a file is `annotation/DOCUMENT/USER.zip`, or the curated one, of an exported project.
+    Folders of other files may have such names, too."""
+    folder = file.absolute().parent
+    if folder.parent.name == "annotation":
+        return any(folder.glob(f"{INITIAL}.*"))
+    return folder.parent.name == "curation" and file.stem == CURATED
 
 
 def _import_cassis() -> Any:
@@ -115,7 +115,7 @@ def _import_cassis() -> Any:
 
 def _document(file: Path, split: str, settings: XmiSettings, options: ReadOptions) -> Record:
     inside, xmi, types = _zipped(file) if file.suffix == ".zip" else _plain(file)
-    name = _name_in_project(file) or inside
+    name = file.absolute().parent.name if _is_in_project(file) else inside
     with _library_errors(file):
         text, layers, written = _load(file, xmi, types, settings)
     if settings.layer not in layers:

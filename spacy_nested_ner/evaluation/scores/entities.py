@@ -11,6 +11,7 @@ from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
+from spacy_nested_ner.pipeline.sentences import is_space
 
 LONGEST = 20
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
@@ -174,7 +175,7 @@ class _Text:
 
     def __init__(self, doc: Doc) -> None:
         solid = solid_offsets(doc.text)
-        words = [token for token in doc if not token.is_space]
+        words = [token for token, blank in zip(doc, is_space(doc)) if not blank]
         self.word_starts = solid[np.array([t.idx for t in words], dtype=np.int64)]
         self.word_ends = solid[np.array([t.idx + len(t) for t in words], dtype=np.int64)]
         self._starts, self._ends = set(self.word_starts.tolist()), set(self.word_ends.tolist())

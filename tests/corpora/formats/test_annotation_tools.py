@@ -64,7 +64,7 @@ def test_prodigy_keeps_the_last_accepted_answer_to_an_input(tmp_path):
 def test_answers_about_one_span_are_no_annotation_of_a_text(tmp_path):
     item = {"text": "IL-2 gene", "spans": [{"start": 0, "end": 4, "label": "PROT"}]}
     path = tmp_path / "a.jsonl"
-    lines = [{**item, "_is_binary": True, "_input_hash": 1}, {**item, "_input_hash": 2}]
+    lines = [{**item, "_input_hash": 1}, {**item, "_is_binary": True, "_input_hash": 1}]
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf8")
     (record,) = read("prodigy", path)
     assert record.dropped == {("answer about one span alone", ""): 1}

@@ -101,6 +101,15 @@ def test_an_exported_project_gives_each_document_once(tmp_path):
     assert [(r.doc_id, len(r.spans)) for r in records] == [("1.txt", 2), ("2.txt", 1)]
 
 
+@pytest.mark.parametrize("name", ["annotation", "curation"])
+def test_a_folder_may_be_called_like_those_of_a_project(tmp_path, name):
+    (tmp_path / name).mkdir()
+    for document in ("a", "b"):
+        write(tmp_path / name / "train", document)
+    for folder in (tmp_path, tmp_path / name / "train"):
+        assert [record.doc_id for record in read(folder)] == ["a", "b"]
+
+
 def test_layers_of_ones_own(tmp_path):
     path = write(tmp_path, layer="webanno.custom.Span")
     with pytest.raises(CorpusError, match=r"--set layer=NAME; the file has: webanno\.custom\.Span"):
