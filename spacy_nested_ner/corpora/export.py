@@ -13,7 +13,7 @@ from spacy_nested_ner.corpora.records import Question, ScoredSpan, Task, WordSen
 from spacy_nested_ner.corpora.registry import get_task_writer, get_writer
 from spacy_nested_ner.corpora.spans import Dropped
 from spacy_nested_ner.files import written_together
-from spacy_nested_ner.pipeline.sentences import is_space
+from spacy_nested_ner.pipeline.tokens import is_space
 
 
 def export_docs(

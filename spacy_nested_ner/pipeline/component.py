@@ -68,12 +68,12 @@ from spacy_nested_ner.pipeline.segments import (
 )
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
-    is_space,
     knows_one_at_a_time,
     knows_words_alone,
     remember,
     usual_length,
 )
+from spacy_nested_ner.pipeline.tokens import is_space
 from spacy_nested_ner.training.adversarial import NotAdversarial, learn_twice
 from spacy_nested_ner.training.optimizer import GroupedOptimizer
 

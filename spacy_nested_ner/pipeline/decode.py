@@ -12,7 +12,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_nested_ner.model.types import ScoredSpans
-from spacy_nested_ner.pipeline.sentences import is_space
+from spacy_nested_ner.pipeline.tokens import is_space
 
 
 def without_space(docs: Sequence[Doc], spans: ScoredSpans) -> ScoredSpans:

@@ -11,7 +11,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.model.types import GoldEntity
-from spacy_nested_ner.pipeline.sentences import is_space
+from spacy_nested_ner.pipeline.tokens import is_space
 
 WEIGHTS = "weights"
 """Attribute of a span group, as `nested-ner teach` writes it: of each span, from 0 to 1, the share

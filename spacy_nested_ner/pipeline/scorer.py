@@ -7,7 +7,7 @@ from spacy.scorer import PRFScore, Scorer, get_ner_prf
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_nested_ner.pipeline.sentences import is_blank
+from spacy_nested_ner.pipeline.tokens import is_blank
 
 # First character, character after the last, label. Whitespace is not counted.
 Entity = Tuple[int, int, str]

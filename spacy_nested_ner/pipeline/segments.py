@@ -27,11 +27,11 @@ from spacy_nested_ner.model.types import ScoredSpans
 from spacy_nested_ner.pipeline.sentences import (
     after_empty_lines,
     between,
-    is_space,
     rule_sentences,
     rule_starts,
     set_sentences,
 )
+from spacy_nested_ner.pipeline.tokens import is_space
 
 # What an embedding layer is given of a token beside its text.
 READ = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_KB_ID, ENT_ID, ENT_IOB, SENT_START]

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from typing import Dict, Iterable, List, Optional, Tuple
-from unicodedata import category
 
 import numpy as np
-from spacy.attrs import IS_ALPHA, IS_ASCII, IS_PUNCT, IS_SPACE, ORTH
+from spacy.attrs import IS_PUNCT, ORTH
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
+from spacy_nested_ner.pipeline.tokens import is_space
+
 # Signs that end a sentence in any script that has some, as spaCy numbers words.
 ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
-# Categories of characters that are not shown: control, format, and separators; and those among them
-# that are: signs in front of Arabic, Syriac and Kaithi numbers.
-NOT_SHOWN = ("Cc", "Cf", "Zl", "Zp", "Zs")
-SHOWN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
 # docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own,
 # `spaced` hold a token of whitespace.
@@ -60,24 +57,6 @@ def rule_starts(doc: Doc, places: Optional[np.ndarray] = None) -> List[int]:
             starts.append(place)
             ended = False
     return starts
-
-
-def is_space(doc: Doc) -> np.ndarray:
-    """Which tokens are whitespace, `(tokens,)` bool: line ends, blanks but for single ones, and
-    what is not shown either, such as blanks of no width and marks of direction."""
-    flags: np.ndarray = doc.to_array(IS_SPACE) > 0
-    is_ascii = doc.to_array(IS_ASCII) > 0
-    if not is_ascii.all():  # most docs end here
-        for place in np.flatnonzero(~(is_ascii | (doc.to_array(IS_ALPHA) > 0))).tolist():
-            flags[place] = all(map(is_blank, doc[place].text))
-    return flags
-
-
-def is_blank(character: str) -> bool:
-    """Whether it is whitespace or, beyond ASCII, not shown."""
-    if character <= "\x7f":
-        return character.isspace()
-    return category(character) in NOT_SHOWN and character not in SHOWN
 
 
 def after_empty_lines(doc: Doc) -> List[int]:

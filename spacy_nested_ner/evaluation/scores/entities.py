@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
-from spacy_nested_ner.pipeline.sentences import is_space
+from spacy_nested_ner.pipeline.tokens import is_space
 
 LONGEST = 20
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
