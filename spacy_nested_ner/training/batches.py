@@ -4,6 +4,10 @@ from typing import Any, Callable, Iterable, List, Sized
 
 from spacy.training.batchers import minibatch_by_words
 
+from spacy_nested_ner.settings import Setting
+
+NUMBER, SHARE = Setting(above=0), Setting(least=0)
+
 
 def batch_by_words(
     size: int, smallest: int, batches_per_pass: int, tolerance: float = 0.2
@@ -22,9 +26,8 @@ def batch_by_words(
     Raises ValueError for numbers that are not above 0 or, the tolerance, below, and for a schedule
     as `size`.
     """
-    numbers = (size, smallest, batches_per_pass, tolerance)
-    known = all(isinstance(each, (int, float)) for each in numbers)
-    if not (known and min(size, smallest, batches_per_pass) > 0 and tolerance >= 0):
+    numbers = (size, smallest, batches_per_pass)
+    if not (all(NUMBER.holds(each, float) for each in numbers) and SHARE.holds(tolerance, float)):
         raise ValueError(
             "[training.batcher] of spacy_nested_ner.batch_by_words.v1 needs numbers above 0 as "
             "size, smallest and batches_per_pass, and 0 or more as tolerance, not "
