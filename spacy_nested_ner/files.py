@@ -174,7 +174,7 @@ def _make(draft: Path) -> IO[bytes]:
     """Make a draft folder. Returns its lock: it is held until it is closed, at the latest when the
     process ends."""
     while True:
-        draft.mkdir(exist_ok=True)
+        draft.mkdir(mode=0o700, exist_ok=True)  # a run that is killed leaves it behind
         with suppress(FileNotFoundError):  # another process sweeps just now
             lock = (draft / "lock").open("ab")
             if _take(lock, if_unknown=True) and (draft / "lock").exists():
@@ -234,6 +234,9 @@ def _replace(draft: Path) -> None:
     old.mkdir(exist_ok=True)
     names = _names(new)
     there = [name for name in names if os.path.lexists(folder / name)]
+    for name in there:
+        with suppress(OSError):
+            shutil.copymode(folder / name, new / name)  # as if it were written to
     in_one_step = [name for name in there[:1] if not (folder / name).is_dir()]
     for name in there:
         if name not in in_one_step:

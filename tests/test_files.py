@@ -85,6 +85,19 @@ def test_files_appear_together_and_can_be_read_by_others(tmp_path):
     assert (tmp_path / "new" / "a").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_what_is_replaced_stays_as_private_as_it_was(tmp_path):
+    (tmp_path / "a").write_text("old", encoding="utf8")
+    (tmp_path / "a").chmod(0o600)
+    with written_together([tmp_path / "a", tmp_path / "b"]) as drafts:
+        for path, draft in drafts.items():
+            draft.write_text(f"new {path.name}", encoding="utf8")
+        (folder,) = (each for each in tmp_path.iterdir() if each.is_dir())
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert texts(tmp_path) == {"a": "new a", "b": "new b"}
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("name", "abc")
 def test_where_one_cannot_be_replaced_none_is(tmp_path, name):
     write_set(tmp_path, "abc", "old")

@@ -44,8 +44,8 @@ class Sentences(str, Enum):
     rules = "rules"
 
 
-MISALIGNED = 0.02
-"""Share of the entities that may be so without a warning."""
+MOST_MISALIGNED, OF_LABEL = 0.02, 0.1
+"""Shares of all entities, and of those of a label, that may be so without a warning."""
 
 DEV_REMEDY = (
     "Training needs a dev set: name a file for it with dev=PATH, split by document with --resplit, "
@@ -158,19 +158,24 @@ def _are_all_train(inputs: List[str]) -> bool:
 
 def _misaligned(statistics: "Dict[str, SplitStatistics]") -> Iterator[str]:
     """A warning where more entities than a few begin or end inside a token."""
-    from spacy_nested_ner.evaluation.scores.remarks import some
+    from spacy_nested_ner.corpora.statistics import MISALIGNED
+    from spacy_nested_ner.evaluation.scores.remarks import of_all
 
-    entities = sum(counts.entities for counts in statistics.values())
+    kept: Counter = Counter()
     lost: Counter = Counter()
     for counts in statistics.values():
+        kept.update(counts.labels)
         for (reason, label), number in counts.dropped.items():
-            lost[label] += number if reason == "misaligned" else 0
-    if (total := lost.total()) > MISALIGNED * (entities + total):
-        labels = [f"{label} ({number})" for label, number in lost.most_common() if number]
+            if reason == MISALIGNED:
+                lost[label] += number
+    many = lost.total() > MOST_MISALIGNED * (kept.total() + lost.total())
+    if many or any(lost[label] > OF_LABEL * (kept[label] + lost[label]) for label in lost):
         yield (
-            f"{total} entities begin or end inside a token and are left out: {some(labels)}. "
-            "Where spaCy made the tokens, the language of the text may help (--lang). --tokens cut "
-            "keeps all, but a pipeline makes other tokens of raw text."
+            f"{lost.total()} entities begin or end inside a token and are left out: "
+            f"{of_all(lost, kept)}. No score will count them, and their words are taught as words "
+            "without an entity. Where spaCy made the tokens, the language of the text may help "
+            "(--lang). --tokens cut keeps all, but a pipeline makes other tokens of raw text, "
+            "unless its tokenizer cuts them, too."
         )
 
 

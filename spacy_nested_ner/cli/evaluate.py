@@ -132,8 +132,14 @@ def evaluate(
     RAISES (ValueError): That names the pipeline or the file, if one of them cannot be read or used.
     """
     from spacy_nested_ner.about import __version__
+    from spacy_nested_ner.corpora.statistics import misaligned_labels
     from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
-    from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks, sets_sentences
+    from spacy_nested_ner.evaluation.scores.remarks import (
+        known_labels,
+        left_out,
+        remarks,
+        sets_sentences,
+    )
     from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
 
     runs: List[Run] = []
@@ -144,6 +150,7 @@ def evaluate(
         docs = read_gold(nlp, data_path)
         if not runs:
             warnings += not_gold(docs, data_path, [spans_key])
+            misaligned = misaligned_labels(docs)
         try:
             found = evaluate_pipeline(
                 nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress
@@ -158,8 +165,13 @@ def evaluate(
         more = remarks(pipelines[-1], spans_key, known, sets_sentences(nlp))
         warnings += [about + remark for remark in more]
         del nlp, docs  # one pipeline at a time is in memory
+    data = {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])}
+    data["misaligned"] = dict(misaligned)
+    gold = {label: each["gold"] for label, each in pipelines[0]["strict"]["by_label"].items()}
+    if missing := left_out(misaligned, gold):
+        warnings.append(missing)
     return {
-        "data": {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])},
+        "data": data,
         "pipelines": pipelines,
         "bootstrap": compare_runs(runs, samples, seed),
         "warnings": warnings,

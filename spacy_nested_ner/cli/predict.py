@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager, redirect_stdout
 from enum import Enum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Dict, Iterator, Optional, Tuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
 import typer
 from wasabi import msg
@@ -22,6 +22,7 @@ from spacy_nested_ner.cli.texts import counted, file_texts
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.tokens import Doc
 
     from spacy_nested_ner.scale.inputs import Text
 
@@ -160,6 +161,17 @@ def _set_threshold(nlp: "Language", spans_key: str, threshold: float) -> None:
     component.pipe.cfg["threshold"] = threshold
 
 
+def _fail(component: str, pipe: Any, docs: "List[Doc]", error: Exception) -> None:
+    """For `set_error_handler`. docs: with their ids, as `Language.pipe` has them."""
+    if isinstance(error, (MemoryError, OSError)):
+        raise error
+    first, last = (repr(doc._context) for doc in (docs[0], docs[-1]))
+    where = f"the text with the id {first}" if len(docs) == 1 else f"a text from {first} to {last}"
+    raise ValueError(
+        f"Component {component!r} fails on {where}: {type(error).__name__}: {error}"
+    ) from error
+
+
 class _Found:
     """Runs the pipeline, and counts."""
 
@@ -174,12 +186,14 @@ class _Found:
     ) -> Iterator[Dict[str, Any]]:
         """What `to_dicts` gives, doc by doc, with the ids of the texts if wanted.
 
-        Raises ValueError for what is no text and for docs without spans of the key.
+        Raises ValueError for what is no text, for docs without spans of the key, and where a
+        component fails.
         """
         from spacy_nested_ner.pipeline.tokens import make_doc
-        from spacy_nested_ner.scale.pipelines import check_key
+        from spacy_nested_ner.scale.pipelines import check_key, set_error_handler
         from spacy_nested_ner.tables import dicts
 
+        set_error_handler(self.nlp, _fail)
         made = ((make_doc(self.nlp, self._usable(name, text)), name) for name, text in texts)
         for doc, name in self.nlp.pipe(made, as_tuples=True):
             check_key(self.model, self.spans_key, doc.spans)

@@ -37,13 +37,18 @@ def file_texts(path: Path, column: str, output: Optional[Path]) -> Iterator[Tupl
 
 
 def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
-    """The files of `input_files`. Says what it leaves out."""
-    from spacy_nested_ner.scale.inputs import input_files
+    """The files of `input_files`. Says what it leaves out, and what a text is in files of lines."""
+    from spacy_nested_ner.scale.inputs import input_files, kind_of
 
     files, others = input_files(path, output)
     if others:
         why = "unknown file type, name starts with _, unreadable, or a link to what is read anyway"
         msg.warn(f"Left out ({why}): {some(others)}")
+    if sum(kind_of(each) == ".txt" for _, each in files) > 1:
+        msg.info(
+            "Each line of a .txt file is read as one text. If each file is one text, see "
+            "docs/guide/many_documents.md."
+        )
     return files
 
 

@@ -37,16 +37,22 @@ LimitOpt = Annotated[
     int, typer.Option(min=0, help="Use only this many docs of DATA, from the first; 0 for all")
 ]
 
+BetaOpt = Annotated[
+    float,
+    typer.Option(help="Highest F-beta: with 2, recall weighs twice as much as precision"),
+]
+
 
 def threshold_cli(
     model: ModelArg,
     data_path: DataArg,
     output_path: OutputOpt = None,
+    beta: BetaOpt = 1.0,
     limit: LimitOpt = 0,
     gpu_id: GpuOpt = -1,
     code: CodeOpt = None,
 ) -> None:
-    """For each component that scores spans, find the threshold at which strict F1 is highest.
+    """For each component that scores spans, find the threshold at which strict F is highest.
 
     It predicts from raw text, or with the tokens of DATA where a text is not known. With the
     shipped configs `spacy train` does this by itself, on the tokens that it trains on. Without
@@ -73,7 +79,7 @@ def threshold_cli(
                 f"For {unknown} docs only the words are known, not the text: the tokens of the "
                 "data are used for these docs."
             )
-        fits, reasons = fit_thresholds(nlp, examples)
+        fits, reasons = fit_thresholds(nlp, examples, beta=beta)
         if not fits:
             why = " ".join(f"'{name}': {reason}." for name, reason in reasons.items())
             raise ValueError(f"No threshold of {model} can be chosen on {data_path}. {why}")

@@ -19,6 +19,7 @@ from spacy_nested_ner.corpora.sentences import (
     word_places,
 )
 from spacy_nested_ner.corpora.spans import Dropped
+from spacy_nested_ner.corpora.statistics import MISALIGNED
 from spacy_nested_ner.pipeline.tokens import make_doc
 
 
@@ -43,6 +44,7 @@ def record_to_doc(
     spaces, which spaCy's training and evaluation leave as it is; a doc with known spaces they
     would tokenise anew. `doc.user_data["doc_id"]` is the id, `doc.user_data["text"]` the text of a
     doc of unknown spaces, where the corpus has one: the pipeline is scored on it.
+    `doc.user_data["misaligned"]` are the labels of the spans that fit no token boundary, if any.
 
     tokens: see `ReadOptions`.
 
@@ -53,16 +55,19 @@ def record_to_doc(
     wanted = {edge for start, end, _ in record.spans for edge in (start, end)}
     starts = {start: i for i, (start, _) in enumerate(places) if start in wanted}
     ends = {end: i + 1 for i, (_, end) in enumerate(places) if end in wanted}
-    spans = []
+    spans, misaligned = [], []
     for start, end, label in record.spans:
         if start in starts and end in ends:
             spans.append(Span(doc, starts[start], ends[end], label=label))
         else:
-            dropped["misaligned", label] += 1
+            misaligned.append(label)
+    dropped.update((MISALIGNED, label) for label in misaligned)
     doc.spans[spans_key] = spans
     if record.sentence_starts:
         _mark_sentences(doc, places, record.sentence_starts)
     doc.user_data["doc_id"] = record.doc_id
+    if misaligned:
+        doc.user_data[MISALIGNED] = misaligned
     if doc.has_unknown_spaces and record.has_text:
         doc.user_data["text"] = record.text
     return doc, dropped

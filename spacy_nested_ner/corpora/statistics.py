@@ -22,6 +22,8 @@ Place = Tuple[int, int]
 
 MOST_LABELS = 20
 """Of one span, whose pairs are listed by name."""
+MISALIGNED = "misaligned"
+"""Why a span that fits no token boundary was dropped, and where `user_data` of its doc says so."""
 
 
 @dataclass
@@ -106,6 +108,16 @@ def parents(spans: Iterable[Place]) -> Dict[Place, Place]:
         last = bisect_left(kept, start - end, first, key=lambda other: other[0] - other[1])
         kept[first:last] = [span]
     return found
+
+
+def misaligned_labels(docs: Iterable[Doc]) -> Counter:
+    """How many entities of each label `nested-ner convert` had to leave out of these docs, because
+    they fit no token boundary."""
+    labels: Counter = Counter()
+    for doc in docs:
+        found = doc.user_data.get(MISALIGNED)
+        labels.update(found if isinstance(found, (list, tuple)) else ())
+    return labels
 
 
 @dataclass

@@ -45,10 +45,13 @@ WHOLE = 0.9
 """Share of max_steps from which on a training counts as a whole one."""
 
 
-def make_fit_threshold() -> Callable[[Language], Language]:
+def make_fit_threshold(beta: float = 1.0) -> Callable[[Language], Language]:
     """`spacy_nested_ner.fit_threshold.v1`, for `[training.before_to_disk]`: pipelines are saved
     with the thresholds that are best on `training.dev_corpus`, see `fit_thresholds`, and their
     folder is written whole or not at all.
+
+    beta: the best threshold has the highest F-beta; with 2, recall weighs twice as much as
+        precision.
 
     It costs one prediction on that corpus for each pipeline that is saved, ten or eleven where a
     later component may change the spans, as a `span_ruler` with the same key does and components of
@@ -59,10 +62,12 @@ def make_fit_threshold() -> Callable[[Language], Language]:
     """
     from spacy_nested_ner.evaluation.scores.fit_thresholds import (
         NOTHING_RIGHT,
+        check_beta,
         scored_pipes,
         with_thresholds,
     )
 
+    check_beta("beta of spacy_nested_ner.fit_threshold.v1", beta)
     saved: Dict[bytes, Dict[str, Fit]] = {}
     warned: set = set()
 
@@ -80,7 +85,7 @@ def make_fit_threshold() -> Callable[[Language], Language]:
             nlp.to_bytes(exclude=["vocab", "tokenizer", "meta.json", "config.cfg"])
         ).digest()
         if weights not in saved:  # the last model is saved twice
-            fits, reasons = _fit_on_dev(nlp)
+            fits, reasons = _fit_on_dev(nlp, beta)
             for name in scored_pipes(nlp):
                 if name in reasons:
                     report(name, reasons[name])
@@ -108,12 +113,12 @@ def _whole_on_disk(nlp: Language) -> Language:
     return nlp
 
 
-def _fit_on_dev(nlp: Language) -> Tuple[Dict[str, Fit], Dict[str, str]]:
+def _fit_on_dev(nlp: Language, beta: float) -> Tuple[Dict[str, Fit], Dict[str, str]]:
     from spacy_nested_ner.evaluation.scores.fit_thresholds import fit_thresholds
 
     try:
         frozen = nlp.config.interpolate()["training"]["frozen_components"]
-        return fit_thresholds(nlp, _dev_examples(nlp), frozen)
+        return fit_thresholds(nlp, _dev_examples(nlp), frozen, beta)
     except Exception as err:  # training is not to be lost by what comes after it
         return {}, {name: f"choosing it failed: {err}" for name in nlp.pipe_names}
 

@@ -233,10 +233,35 @@ def test_entities_inside_tokens_are_told_of(tmp_path):
     items = [{"text": "IL-3treated cells", "label": [[0, 4, "PROT"], [12, 17, "CELL"]]}] * 3
     path.write_text("\n".join(map(json.dumps, items)), encoding="utf8")
     output = run("convert", "doccano", f"train={path}", tmp_path / "out")
-    assert "3 entities begin or end inside a token and are left out: PROT (3)." in output
+    assert "3 entities begin or end inside a token and are left out: PROT (3 of 3)." in output
     assert "begin or end" not in run(
         "convert", "doccano", f"train={path}", tmp_path / "cut", "--tokens", "cut"
     )
+    data = tmp_path / "out" / "train.spacy"
+    printed = run("inspect", data)
+    assert "3 entities of train are not in it" in printed and "PROT (3 of 3)" in printed
+    nlp = spacy.blank("en")
+    nlp.add_pipe("span_ruler", config={"spans_key": "sc"}).add_patterns(
+        [{"label": "CELL", "pattern": "cells"}]
+    )
+    nlp.to_disk(tmp_path / "rules")
+    output = tmp_path / "metrics.json"
+    printed = run("evaluate", tmp_path / "rules", data, "-o", output)
+    assert "3 gold entities begin or end inside a token" in printed and "100.00" in printed
+    assert json.loads(output.read_text("utf8"))["data"]["misaligned"] == {"PROT": 3}
+
+
+def test_a_rare_label_that_is_lost_is_told_of(tmp_path):
+    """One entity of 61 is less than 2 %, but all that its label has."""
+    path = tmp_path / "a.jsonl"
+    items = [{"text": "T cells", "label": [[2, 7, "CELL"]]}] * 60
+    items.append({"text": "54yo", "label": [[0, 2, "AGE"]]})
+    path.write_text("\n".join(map(json.dumps, items)), encoding="utf8")
+    assert "left out: AGE (1 of 1)." in run("convert", "doccano", f"train={path}", tmp_path / "out")
+    items = [*items[:20], {"text": "Tcells", "label": [[1, 6, "CELL"]]}, *items[:40]]
+    path.write_text("\n".join(map(json.dumps, items)), encoding="utf8")
+    printed = run("convert", "doccano", f"train={path}", tmp_path / "few")
+    assert "misaligned 1" in printed and "are left out" not in printed
 
 
 def test_convert_splits_by_document(tmp_path):

@@ -77,6 +77,25 @@ def test_inspect_compares_tokens_with_those_of_the_pipeline(data, tmp_path):
     assert json.loads(output.read_text("utf8"))["train"]["other_tokens"]["differing"] == 0
 
 
+def test_an_example_is_not_a_whole_doc(tmp_path):
+    """A doc without sentence boundaries may be a page."""
+    words = [*["alpha"] * 100, "anti", "CD28", *["omega"] * 100]
+    doc = Doc(spacy.blank("en").vocab, words=words)
+    doc.has_unknown_spaces = True
+    doc.spans["sc"] = [Span(doc, 101, 102, "protein")]
+    doc.user_data["text"] = " ".join(words).replace("anti CD28", "antiCD28")
+    path, output = tmp_path / "train.spacy", tmp_path / "report.json"
+    DocBin(docs=[doc], store_user_data=True).to_disk(path)
+    run("inspect", path, path, "-o", output)
+    report = json.loads(output.read_text("utf8"))
+    (example,) = report["train"]["other_tokens"]["examples"]
+    assert " anti CD28 " in example["data"] and " antiCD28 " in example["pipeline"]
+    (common,) = report["overlap"]["examples"]
+    for text in example.values():
+        assert text.startswith("... alpha ") and text.endswith(" omega ...") and len(text) < 240
+    assert common.endswith(" alpha ...") and len(common) <= 200
+
+
 def test_inspect_takes_the_tokenizer_of_the_config(tmp_path):
     @spacy.registry.tokenizers("test_characters.v1")
     def make():

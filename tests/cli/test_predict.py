@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.tokens import DocBin
 from typer.testing import CliRunner
 
@@ -213,6 +214,32 @@ def test_what_cannot_be_read_is_named_and_nothing_is_written(model, tmp_path, na
     assert output.read_text() == "kept"
     assert {path.name for path in tmp_path.iterdir()} <= {name, "out.jsonl"}
     assert says in said(predict(model, tmp_path / name, code=1))
+
+
+@Language.component("fails_at_cells")
+def fails_at_cells(doc):
+    return {"cells": doc}["cells" if "cells" not in doc.text else "no such key"]
+
+
+def test_where_another_component_fails_the_text_is_named(model, tmp_path):
+    nlp = spacy.load(model)
+    nlp.add_pipe("fails_at_cells", first=True)
+    nlp.to_disk(tmp_path / "model")
+    (tmp_path / "in.txt").write_text("p53\nhuman T cells\n", encoding="utf8")
+    result = predict(tmp_path / "model", tmp_path / "in.txt", "-o", tmp_path / "out.jsonl", code=1)
+    printed = " ".join(result.output.split())
+    assert "'fails_at_cells' fails on the text with the id 'in.txt:2': KeyError:" in printed
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_that_lines_are_texts_is_said_where_files_may_be(model, tmp_path):
+    (tmp_path / "notes").mkdir()
+    for name in "ab":
+        (tmp_path / "notes" / f"{name}.txt").write_text("p53\nhuman T cells\n", encoding="utf8")
+        said_so = "Each line of a .txt file is read as one text" in said(
+            predict(model, tmp_path / "notes")
+        )
+        assert said_so == (name == "b")
 
 
 def test_an_empty_standard_input(model):

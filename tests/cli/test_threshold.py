@@ -19,6 +19,7 @@ def folder(tmp_path_factory) -> Path:
     nlp.to_disk(tmp_path / "model")
     docs = [eg.reference for eg in make_examples(nlp)]
     DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    train(make_pipeline("locate_and_label_ner"), 12).to_disk(tmp_path / "half")
     return tmp_path
 
 
@@ -39,6 +40,23 @@ def test_threshold_is_shown_and_saved(folder):
         assert threshold_of(output) == fit["threshold"] < 0.99
         assert nlp.evaluate(make_examples(nlp))["nested_f"] == pytest.approx(fit["f"])
     assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == set()
+
+
+def test_recall_can_weigh_more(folder, tmp_path):
+    found = {}
+    for beta in (0.1, 10):
+        output = tmp_path / str(beta)
+        printed = run(
+            "threshold", folder / "half", folder / "dev.spacy", "-o", output, "--beta", beta
+        )
+        fit = found[beta] = spacy.load(output).meta["thresholds"]["ner"]
+        assert f"F{beta} {100 * fit['f']:.1f}, P {100 * fit['precision']:.1f}" in printed
+        assert f"R {100 * fit['recall']:.1f}" in printed
+    assert found[10]["threshold"] < found[0.1]["threshold"]
+    assert found[10]["recall"] > found[0.1]["recall"]
+    assert found[10]["precision"] < found[0.1]["precision"]
+    printed = run("threshold", folder / "half", folder / "dev.spacy", "--beta", 0, code=1)
+    assert "beta must be a number above 0, not 0.0" in printed
 
 
 def test_thresholds_are_those_for_raw_text_where_it_is_known(folder):

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spacy_nested_ner.evaluation.scores.metrics import strict
-from spacy_nested_ner.evaluation.scores.thresholds import best_of, best_threshold, f_at, tolerance
+from spacy_nested_ner.evaluation.scores.thresholds import (
+    best_of,
+    best_threshold,
+    f_at,
+    rates_at,
+    tolerance,
+)
 
 
 def table_with(scores, right, missed=0):
@@ -27,6 +33,19 @@ def test_hand_computed_choice():
     lower = best_threshold(table_with([0.9, 0.6, 0.2], [False, True, True]), 0.1)
     assert lower is not None and lower.threshold == pytest.approx(0.15)
     assert lower.f == pytest.approx(2 * 2 / (3 + 2))
+
+
+def test_a_higher_beta_weighs_recall():
+    """Right at 0.9 and 0.3, wrong at 0.8 to 0.4: F1 is highest above 0.8, F2 at 0.3."""
+    table = table_with([0.9, 0.8, 0.6, 0.4, 0.3], [True, False, False, False, True])
+    precise, sensitive = (best_threshold(table, 0.05, beta) for beta in (1.0, 2.0))
+    assert precise is not None and 0.8 < precise.threshold < 0.9
+    assert precise.f == pytest.approx(2 * 1 / (1 + 2))
+    assert sensitive is not None and 0.05 < sensitive.threshold < 0.3
+    assert sensitive.f == pytest.approx(5 * 2 / (5 + 4 * 2))
+    assert f_at(table, 0.85, 2.0) == pytest.approx(5 * 1 / (1 + 4 * 2))
+    assert rates_at(table, 0.85) == (1.0, 0.5) and rates_at(table, 0.1) == (0.4, 1.0)
+    assert rates_at(table, 0.95) == (0.0, 0.0)
 
 
 def test_a_peak_within_chance_does_not_move_the_middle_of_a_plateau():

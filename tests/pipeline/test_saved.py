@@ -1,6 +1,7 @@
 """Damaged and foreign files of a saved component."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -10,7 +11,14 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from tests.conftest import SMALL_MODELS, make_examples, make_pipeline
+from tests.conftest import (
+    SENTENCES,
+    SMALL_MODELS,
+    assert_same_found,
+    found_in,
+    make_examples,
+    make_pipeline,
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +52,23 @@ DAMAGES = {
     "zeros": lambda data: bytes(len(data)),
     "longer": lambda data: data + b"more",
 }
+
+
+def test_words_can_be_taken_out_as_the_guide_says(tmp_path: Path, monkeypatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "component.md").read_text("utf8")
+    (code,) = (
+        part for part in re.findall(r"```python\n(.*?)```", text, re.S) if "StringStore" in part
+    )
+    monkeypatch.chdir(tmp_path)
+    nlp = make_pipeline("locate_and_label_ner", threshold=0.0, filter_threshold=0.0)
+    nlp.to_disk("model-best")
+    strings = Path("model-best", "vocab", "strings.json")
+    texts = [text for text, _ in SENTENCES]
+    before = found_in(spacy.load("model-best"), texts)
+    assert "Berkeley" in strings.read_text("utf8")
+    exec(code, {})
+    assert "Berkeley" not in strings.read_text("utf8")
+    assert_same_found(found_in(spacy.load("model-best"), texts), before, more_than=20)
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())

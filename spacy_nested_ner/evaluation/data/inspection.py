@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import (
     Any,
     Dict,
@@ -22,14 +23,21 @@ import numpy as np
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_nested_ner.corpora.statistics import SplitStatistics, distinct_spans
+from spacy_nested_ner.corpora.statistics import (
+    MISALIGNED,
+    SplitStatistics,
+    distinct_spans,
+    misaligned_labels,
+)
 from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
-from spacy_nested_ner.evaluation.scores.remarks import some
+from spacy_nested_ner.evaluation.scores.remarks import of_all, some
 from spacy_nested_ner.pipeline.gold import LOST_REMEDY, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
 
 FEW = 5
 """So many rare labels or more are one warning."""
+SHOWN = 200
+"""Characters of an example of a sentence: it may be a whole doc."""
 PERCENTILES = (50, 90, 95, 99, 100)
 
 
@@ -87,7 +95,9 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
         if spans_key not in doc.spans:
             found.unannotated += 1
             continue
-        found.counts.add(doc, spans_key, Counter())
+        left_out = misaligned_labels([doc]).items()
+        dropped = Counter({(MISALIGNED, label): count for label, count in left_out})
+        found.counts.add(doc, spans_key, dropped)
         entities = distinct_spans(doc, spans_key)
         found.repeated += len(doc.spans[spans_key]) - len(entities)
         for span in entities:
@@ -117,12 +127,13 @@ def _plain(span: Span) -> str:
 def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
     """How much of dev is in train: sentences by their text, entities by text and label."""
     common = [text for text in dev.sentences if text in train.sentences]
+    longest = sorted(common, key=len, reverse=True)[:3]
     seen = sum(count for mention, count in dev.mentions.items() if mention in train.mentions)
     total = sum(dev.mentions.values())
     return {
         "sentences": sum(dev.sentences[text] for text in common),
         "sentences_percent": _percent(sum(dev.sentences[text] for text in common), dev.sentences),
-        "examples": sorted(common, key=len, reverse=True)[:3],
+        "examples": [shorten(each, SHOWN, placeholder=" ...") for each in longest],
         "entities_seen": seen,
         "entities_seen_percent": 100 * seen / total if total else 0.0,
         "labels_not_in_train": sorted(set(dev.counts.labels) - set(train.counts.labels)),
@@ -287,6 +298,12 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
             f"In {tokens['differing_percent']:.1f} % of the sentences of {split} the tokens differ "
             "from those that the pipeline makes of raw text, so it will be worse on raw text. "
             "Convert with --tokens spacy."
+        )
+    if left_out := found.get("dropped", {}).get(MISALIGNED):
+        yield (
+            f"{sum(left_out.values())} entities of {split} are not in it, because they begin or "
+            f"end inside a token and convert left them out: {of_all(left_out, found['labels'])}. "
+            "Their words count as words without an entity."
         )
     for reason, count in found.get("lost", {}).items():
         remedy = LOST_REMEDY[reason]

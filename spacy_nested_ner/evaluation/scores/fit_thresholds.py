@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Collection, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.language import Language
@@ -22,35 +22,49 @@ from spacy_nested_ner.evaluation.scores.thresholds import (
     best_of,
     best_threshold,
     f_at,
+    rates_at,
     tolerance,
 )
+from spacy_nested_ner.settings import Setting
 
 PASSES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+BETA = Setting(above=0)
 NOTHING_RIGHT = "it finds no right entity at any threshold; train it longer"
 
 
 class Fit(NamedTuple):
-    """A threshold for a component, and the strict micro F on the data at it; the same of the
-    threshold that it has now."""
+    """A threshold for a component, and the strict micro F on the data at it, with precision and
+    recall; the same of the threshold that it has now. F is F-beta where `beta` is not 1."""
 
     threshold: float
     f: float
     old_threshold: float
     old_f: float
+    precision: Optional[float] = None
+    recall: Optional[float] = None
+    old_precision: Optional[float] = None
+    old_recall: Optional[float] = None
+    beta: float = 1.0
 
 
 def describe(fit: Fit) -> str:
     """A fit in words, scores in percent."""
+    new = _scores(fit.beta, fit.f, fit.precision, fit.recall)
     if fit.threshold == fit.old_threshold:
-        return f"threshold {fit.threshold:.9g} is kept, none is better (F {100 * fit.f:.1f})"
-    return (  # nine digits tell all float32 apart
-        f"threshold {fit.threshold:.9g} (F {100 * fit.f:.1f}; {100 * fit.old_f:.1f} at "
-        f"{fit.old_threshold:.9g})"
-    )
+        return f"threshold {fit.threshold:.9g} is kept, none is better ({new})"
+    old = _scores(fit.beta, fit.old_f, fit.old_precision, fit.old_recall)
+    # Nine digits tell all float32 apart.
+    return f"threshold {fit.threshold:.9g} ({new}; at {fit.old_threshold:.9g} {old})"
+
+
+def _scores(beta: float, f: float, precision: Optional[float], recall: Optional[float]) -> str:
+    """F or, with a beta of 2, F2; and the others, if known."""
+    shown = [(f"F{'' if beta == 1 else f'{beta:g}'}", f), ("P", precision), ("R", recall)]
+    return ", ".join(f"{name} {100 * value:.1f}" for name, value in shown if value is not None)
 
 
 def fit_thresholds(
-    nlp: Language, examples: Sequence[Example], skip: Collection[str] = ()
+    nlp: Language, examples: Sequence[Example], skip: Collection[str] = (), beta: float = 1.0
 ) -> Tuple[Dict[str, Fit], Dict[str, str]]:
     """The best threshold of each component that scores spans: those of this package and spaCy's
     `spancat`. Nothing is changed.
@@ -62,8 +76,11 @@ def fit_thresholds(
     examples: with the docs to predict on as the pipeline will get them, as `spacy.training.Corpus`
         makes them.
     skip: names of components whose thresholds are not to be fitted.
+    beta: the best threshold has the highest F-beta: recall weighs so many times as much.
     RETURNS: By component, the fits; and why there is none for the others, as the end of a sentence.
+    RAISES (ValueError): If beta is not a finite number above 0.
     """
+    check_beta("beta", beta)
     fits: Dict[str, Fit] = {}
     reasons = dict.fromkeys(nlp.pipe_names, "it has no threshold for scored spans")
     pipes = scored_pipes(nlp)
@@ -80,13 +97,19 @@ def fit_thresholds(
             if any(eg.reference.ents for eg in examples):
                 reasons[name] += f". Set doc.spans['{pipe.key}'] = list(doc.ents) in its docs"
         else:
-            fit = (_fit if is_searchable(nlp, name) else _fit_by_passes)(nlp, pipe, gold)
+            fit = (_fit if is_searchable(nlp, name) else _fit_by_passes)(nlp, pipe, gold, beta)
             if isinstance(fit, Fit):
                 fits[name] = fit
                 del reasons[name]
             else:
                 reasons[name] = fit
     return fits, reasons
+
+
+def check_beta(name: str, beta: float) -> None:
+    """Raises ValueError for what is not a finite number above 0."""
+    if not BETA.holds(beta, float):
+        raise ValueError(f"{name} must be {BETA.expected(float)}, not {beta!r}.")
 
 
 def scored_pipes(nlp: Language) -> Dict[str, Any]:
@@ -121,30 +144,45 @@ def _copy_at(pipe: Any, threshold: float) -> Any:
     return copied
 
 
-def _fit(nlp: Language, pipe: Any, examples: List[Example]) -> Fit | str:
+def _fit(nlp: Language, pipe: Any, examples: List[Example], beta: float) -> Fit | str:
     old = pipe.cfg["threshold"]
     low = min(LOWEST, old)
     table = scored_table(nlp, pipe, examples, low)
-    choice = best_threshold(table, low)
+    choice = best_threshold(table, low, beta)
     if choice is None:
         unscored = bool(np.isnan(table.score[table.predicted]).any())
-        return _fit_by_passes(nlp, pipe, examples) if unscored else NOTHING_RIGHT
-    return _unless_as_good(choice, ThresholdChoice(old, f_at(table, old)), tolerance(table))
+        return _fit_by_passes(nlp, pipe, examples, beta) if unscored else NOTHING_RIGHT
+    present = ThresholdChoice(old, f_at(table, old, beta))
+    chosen = _unless_as_good(choice, present, tolerance(table))
+    return _fit_of(chosen, present, table, table, beta)
 
 
-def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example]) -> Fit | str:
+def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example], beta: float) -> Fit | str:
     old = pipe.cfg["threshold"]
     tables = {value: scored_table(nlp, pipe, examples, value) for value in sorted({*PASSES, old})}
-    f = {value: f_at(table, value) for value, table in tables.items()}
+    f = {value: f_at(table, value, beta) for value, table in tables.items()}
     same = tolerance(tables[old])
     choice = best_of(list(f), list(f.values()), same)
     if choice is None:
         return NOTHING_RIGHT
-    return _unless_as_good(choice, ThresholdChoice(old, f[old]), same)
+    present = ThresholdChoice(old, f[old])
+    chosen = _unless_as_good(choice, present, same)
+    return _fit_of(chosen, present, tables[chosen.threshold], tables[old], beta)
 
 
-def _unless_as_good(new: ThresholdChoice, old: ThresholdChoice, same: float) -> Fit:
-    return Fit(*(old if new.f - old.f <= same else new), *old)
+def _unless_as_good(new: ThresholdChoice, old: ThresholdChoice, same: float) -> ThresholdChoice:
+    return old if new.f - old.f <= same else new
+
+
+def _fit_of(
+    new: ThresholdChoice,
+    old: ThresholdChoice,
+    at_new: EntityTable,
+    at_old: EntityTable,
+    beta: float,
+) -> Fit:
+    rates = (*rates_at(at_new, new.threshold), *rates_at(at_old, old.threshold))
+    return Fit(*new, *old, *rates, beta)
 
 
 def scored_table(

@@ -5,7 +5,7 @@ A user hands over text; published figures are on gold tokens, which can give bou
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -15,6 +15,8 @@ from spacy_nested_ner.pipeline.scorer import solid_offsets
 from spacy_nested_ner.pipeline.tokens import make_doc
 
 EXAMPLES = 3
+NEAR = 80
+"""Characters before and behind a difference that an example shows; a doc may be one sentence."""
 
 
 def raw_text(reference: Doc) -> Optional[str]:
@@ -69,7 +71,8 @@ def compare_tokens(nlp: Language, references: Iterable[Doc]) -> Dict[str, Any]:
     Where a reference knows its spaces, spaCy trains on the tokens that the pipeline makes.
 
     RETURNS: "sentences"; "differing", those with other tokens, and "differing_percent"; "examples",
-        up to three of them, with the tokens of the "data" and of the "pipeline".
+        up to three of them, with the tokens of the "data" and of the "pipeline" near the first
+        difference.
     """
     sentences, differing = 0, 0
     examples: List[Dict[str, str]] = []
@@ -83,12 +86,16 @@ def compare_tokens(nlp: Language, references: Iterable[Doc]) -> Dict[str, Any]:
         other = [place[0] for place in set(gold) ^ set(found)]
         for part in parts if other else ():
             first, last = gold[part.start][0], gold[part.end - 1][1]
-            if not any(first <= start < last for start in other):
+            here = [start for start in other if first <= start < last]
+            if not here:
                 continue
             differing += 1
             if len(examples) < EXAMPLES:
-                inside = [token for token, place in zip(made, found) if first <= place[0] < last]
-                examples.append({"data": _spaced(part), "pipeline": _spaced(inside)})
+                begin, end = max(first, min(here) - NEAR), min(last, min(here) + NEAR)
+                cut = ("... " if begin > first else "", " ..." if end < last else "")
+                shown = (_spaced(reference, gold, begin, end), _spaced(made, found, begin, end))
+                data, pipeline = (text.join(cut) for text in shown)
+                examples.append({"data": data, "pipeline": pipeline})
     return {
         "sentences": sentences,
         "differing": differing,
@@ -103,5 +110,7 @@ def _places(doc: Doc) -> List[Tuple[int, int]]:
     return [(int(solid[token.idx]), int(solid[token.idx + len(token)])) for token in doc]
 
 
-def _spaced(tokens: Iterable[Any]) -> str:
-    return " ".join(token.text for token in tokens if not token.is_space)
+def _spaced(doc: Doc, places: Sequence[Tuple[int, int]], begin: int, end: int) -> str:
+    """The tokens that begin between two characters, see `_places`."""
+    inside = (token for token, (start, _) in zip(doc, places) if begin <= start < end)
+    return " ".join(token.text for token in inside if not token.is_space)

@@ -113,6 +113,25 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
+def of_all(lost: Mapping[str, int], kept: Mapping[str, int]) -> str:
+    """The labels that lost entities, with how many of all they had."""
+    ordered = sorted(lost, key=lambda label: -lost[label])
+    return some(
+        [f"{label} ({lost[label]} of {lost[label] + kept.get(label, 0)})" for label in ordered]
+    )
+
+
+def left_out(lost: Mapping[str, int], kept: Mapping[str, int]) -> Optional[str]:
+    """That gold entities are missing from the data, if some are. kept: those that are there."""
+    if not lost:
+        return None
+    return (
+        f"{sum(lost.values())} gold entities begin or end inside a token, so convert left them out "
+        f"and they are missing from these scores: {of_all(lost, kept)}. A pipeline with these "
+        "tokens cannot find them: its true recall is lower."
+    )
+
+
 def remarks(
     found: Dict[str, Any],
     spans_key: str,

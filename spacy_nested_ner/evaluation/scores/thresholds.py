@@ -6,7 +6,7 @@ removes a higher scored one: then what is found at any higher threshold is what 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,15 +16,21 @@ LEAST, MOST = 0.001, 0.01
 
 
 class ThresholdChoice(NamedTuple):
-    """A threshold, and the strict micro F that the data gives at it."""
+    """A threshold, and the strict micro F, or F-beta, that the data gives at it."""
 
     threshold: float
     f: float
 
 
-def f_at(table: EntityTable, threshold: float) -> float:
-    """Strict micro F of the predictions whose score reaches a threshold."""
-    return float(_f(table, np.array([threshold]))[0])
+def f_at(table: EntityTable, threshold: float, beta: float = 1.0) -> float:
+    """Strict micro F-beta of the predictions whose score reaches a threshold."""
+    return float(_f(table, np.array([threshold]), beta)[0])
+
+
+def rates_at(table: EntityTable, threshold: float) -> Tuple[float, float]:
+    """Strict micro precision and recall of these predictions; 0 where they are not defined."""
+    found, right = _reaching(table, np.array([threshold]))
+    return int(right[0]) / max(1, int(found[0])), int(right[0]) / max(1, int(table.gold.sum()))
 
 
 def tolerance(table: EntityTable) -> float:
@@ -32,12 +38,13 @@ def tolerance(table: EntityTable) -> float:
     return min(MOST, max(LEAST, 0.5 / max(1, int(table.gold.sum()))))
 
 
-def best_threshold(table: EntityTable, low: float) -> Optional[ThresholdChoice]:
+def best_threshold(table: EntityTable, low: float, beta: float = 1.0) -> Optional[ThresholdChoice]:
     """The middle of the thresholds around the best one whose F is as good, see `tolerance`.
 
     Where F is ragged, its very maximum is chance; where it is flat, the middle is safest.
 
-    table: predictions with all scores from `low` on. low: the lowest threshold to choose.
+    table: predictions with all scores from `low` on. low: the lowest threshold to choose. beta: how
+        many times as much recall weighs as precision (van Rijsbergen 1979).
     RETURNS: None if there is nothing to choose by: no gold entity, no prediction that is right, or
         predictions without scores.
     """
@@ -46,13 +53,13 @@ def best_threshold(table: EntityTable, low: float) -> Optional[ThresholdChoice]:
         return None
     # F is the same for all thresholds above one score and up to the next: these are the upper ends.
     upper = np.unique(score[score >= low])
-    f = _f(table, upper)
+    f = _f(table, upper, beta)
     if not f.max(initial=0.0):
         return None
     lower = np.concatenate([[low], upper[:-1]])
     first, last = _run(f, float(f.max()) - tolerance(table))
     threshold = _rounded(float(lower[first]), float(upper[last]))
-    return ThresholdChoice(threshold, f_at(table, threshold))
+    return ThresholdChoice(threshold, f_at(table, threshold, beta))
 
 
 def best_of(
@@ -68,17 +75,24 @@ def best_of(
     return ThresholdChoice(float(thresholds[middle]), float(f[middle]))
 
 
-def _f(table: EntityTable, thresholds: np.ndarray) -> np.ndarray:
-    """Strict micro F at each of the thresholds; 0 where nothing is predicted and nothing gold.
+def _f(table: EntityTable, thresholds: np.ndarray, beta: float) -> np.ndarray:
+    """Strict micro F-beta at each of the thresholds; 0 where nothing is predicted and nothing
+    gold."""
+    found, right = _reaching(table, thresholds)
+    weighted = (1 + beta**2) * right
+    whole = found + beta**2 * int(table.gold.sum())
+    return np.divide(weighted, whole, out=np.zeros(len(thresholds)), where=right > 0)
 
-    As float32, in which the components compare.
-    """
+
+def _reaching(table: EntityTable, thresholds: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """How many predictions, and how many right ones, reach each of the thresholds. As float32, in
+    which the components compare."""
     thresholds = thresholds.astype(np.float32)
     found = np.sort(table.score[table.predicted].astype(np.float32))
     right = np.sort(table.score[table.right].astype(np.float32))
     n_found = len(found) - np.searchsorted(found, thresholds, side="left")
     n_right = len(right) - np.searchsorted(right, thresholds, side="left")
-    return 2 * n_right / np.maximum(1, n_found + int(table.gold.sum()))
+    return n_found, n_right
 
 
 def _run(f: np.ndarray, enough: float) -> tuple[int, int]:
