@@ -123,6 +123,9 @@ setup(
             "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1 = "
             "spacy_nested_ner.encoders.layer_mean:build_layer_mean_tok2vec",
         ],
+        "thinc_layers": [
+            "spacy_nested_ner.reduce_max.v1 = spacy_nested_ner.encoders.reduce_max:reduce_max",
+        ],
         "thinc_optimizers": [
             "spacy_nested_ner.AdamW.v1 = spacy_nested_ner.training.optimizer:AdamW",
         ],

@@ -18,6 +18,8 @@ from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import padded_batches
 from spacy_nested_ner.encoders.protocol import (
     AnnotationEncoderModel,
+    PairEncoderModel,
+    QueryEncoderModel,
     Tok2VecModel,
     has_annotation,
     missing_annotation,
@@ -179,6 +181,12 @@ def _check_tok2vec(
         )
     if tok2vec is None and settings.word_rnn and settings.rnn_width is None:
         raise ValueError(f"{ARCHITECTURE}: word_rnn without a tok2vec needs an rnn_width.")
+    for name, part in (("tok2vec", tok2vec), ("embed", embed)):
+        if isinstance(part, (PairEncoderModel, QueryEncoderModel)):
+            raise ValueError(
+                f"{ARCHITECTURE}: {name} reads questions or queries, too, and cannot be a part. "
+                "Use a SortedTransformer for the same pretrained encoder."
+            )
     if tok2vec is not None and "set_transformer" in tok2vec.attrs:
         raise ValueError(
             f"{ARCHITECTURE}: tok2vec is a TransformerModel, which gives vectors of pieces, not "

@@ -77,8 +77,8 @@ def build_layer_mean_tok2vec(
     """`spacy_nested_ner.Tok2VecLayerMeanTransformer.v1`: the same transformer inside one
     component, as `spacy-transformers.Tok2VecTransformer.v3`.
 
-    pooling: of the pieces of a word, "reduce_max.v1" as in the papers or "reduce_mean.v1" as spaCy
-    does. grad_factor: of the gradient that reaches the transformer.
+    pooling: of the pieces of a word, "spacy_nested_ner.reduce_max.v1" as in the papers or
+    "reduce_mean.v1" as spaCy does. grad_factor: of the gradient that reaches the transformer.
     """
     transformer = build_layer_mean_transformer(
         name,

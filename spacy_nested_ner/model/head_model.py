@@ -10,8 +10,9 @@ from torch import Tensor
 
 from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.pretrained import is_pretrained
 from spacy_nested_ner.encoders.products import use_torch_products
-from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel, listens
 from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
 from spacy_nested_ner.encoders.words import initialize_tok2vec
 from spacy_nested_ner.model.pairs import read_pairs
@@ -82,13 +83,15 @@ def head_shim(model: HeadModel) -> HeadShim:
 
 def head_parts(model: HeadModel) -> List[Model]:
     """The nodes that learn at the head's rate while a pretrained encoder may rest: the head, and
-    the layers of an encoder that are not pretrained, such as the queries that one reads."""
+    the layers of an encoder that are not pretrained, such as the queries that one reads. Beside a
+    listener, whose vectors are made elsewhere, these are all of its layers."""
+    head, encoder = model.get_ref("head"), encoder_of(model)
+    if listens(encoder) and not is_pretrained(encoder):
+        return [head, encoder]
     fresh = [
-        node
-        for node in encoder_of(model).walk()
-        if any(isinstance(shim, ModuleShim) for shim in node.shims)
+        node for node in encoder.walk() if any(isinstance(shim, ModuleShim) for shim in node.shims)
     ]
-    return [model.get_ref("head"), *fresh]
+    return [head, *fresh]
 
 
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:

@@ -27,9 +27,16 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_nested_ner.device import own_draws
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
-from spacy_nested_ner.encoders.pretrained import is_int8, is_pretrained, learns_too_fast
+from spacy_nested_ner.encoders.listeners import unheard, upstream_models
+from spacy_nested_ner.encoders.pretrained import (
+    is_int8,
+    is_pretrained,
+    learns_too_fast,
+    needs_transformers,
+)
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
+    listens,
     missing_annotation,
     needed_annotation,
     reads_words_alone,
@@ -48,6 +55,7 @@ from spacy_nested_ner.model.types import (
 from spacy_nested_ner.msgpack import ask_packages_once
 from spacy_nested_ner.pipeline.annotation import annotated_docs
 from spacy_nested_ner.pipeline.decode import choose_ents, select_spans, spans_per_doc, without_space
+from spacy_nested_ner.pipeline.factories import require_transformers
 from spacy_nested_ner.pipeline.gold import (
     GoldSegments,
     gold_elsewhere,
@@ -110,6 +118,7 @@ class NestedNER(SavedPipe):
     """
 
     _standstill = 0  # successive updates at a rate of 0
+    _may_listen = True  # until it is known
 
     @property
     def key(self) -> str:
@@ -196,7 +205,10 @@ class NestedNER(SavedPipe):
         if nlp is not None:  # what was chosen for other weights
             nlp.meta.get("thresholds", {}).pop(self.name, None)
         self.model.attrs["labels"] = list(self.labels)
-        self.model.initialize(X=HeadInput(docs, rows) if docs else None)
+        with self._named():
+            self.model.initialize(X=HeadInput(docs, rows) if docs else None)
+        if nlp is not None and any(map(needs_transformers, upstream_models(self.model, nlp))):
+            require_transformers(nlp)
 
     def _annotated(self, docs: List[Doc], nlp: Optional[Language]) -> List[Doc]:
         """The docs as the encoder needs them; see `annotated_docs`."""
@@ -262,6 +274,8 @@ class NestedNER(SavedPipe):
             return NO_SPANS
         self._check_ready()
         read = self.as_read(docs, segments.rows)
+        if self._may_listen and "unheard" not in self._warned:
+            self._warn_unheard(read.docs)
         with self._named():
             spans = self.model.predict(HeadInput(read.docs, read.rows, options=chosen)).spans
         if not np.isfinite(spans.score).all():
@@ -272,6 +286,13 @@ class NestedNER(SavedPipe):
                 )
             )
         return own_spans(in_given_docs(spans, segments.rows, read), segments.core)
+
+    def _warn_unheard(self, docs: List[Doc]) -> None:
+        """Warn where a listener gets nothing. To look for listeners takes time, which a model that
+        has none spends once: none are added to a model."""
+        self._may_listen = listens(self.model)
+        if problem := unheard(self.model, docs):
+            self._warn_once("unheard", problem)
 
     def segments(self, docs: Iterable[Doc]) -> Segments:
         """What the head reads of these docs to predict; see `cut_segments`.

@@ -38,6 +38,13 @@ subword_features = true
 """
 
 
+def require_transformers(nlp: Language) -> None:
+    """Name what a package of a pipeline needs that has a pretrained encoder of this package."""
+    required = nlp.meta.setdefault("requirements", [])
+    if WITH_TRANSFORMERS not in required:
+        required.append(WITH_TRANSFORMERS)
+
+
 def make_factory(system: System) -> Callable[..., Any]:
     """The factory of a system, registered with spaCy."""
 
@@ -49,9 +56,7 @@ def make_factory(system: System) -> Callable[..., Any]:
 
         check_model(name, system, model)
         if needs_transformers(model):
-            required = nlp.meta.setdefault("requirements", [])
-            if WITH_TRANSFORMERS not in required:
-                required.append(WITH_TRANSFORMERS)
+            require_transformers(nlp)
         return NestedNER(nlp.vocab, model, name, scorer=scorer, **settings)
 
     own = [p for p in inspect.signature(make).parameters.values() if p.name != "settings"]

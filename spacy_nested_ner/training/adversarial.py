@@ -58,8 +58,9 @@ class Table(NamedTuple):
 
 def embedding_tables(model: Model) -> List[Table]:
     """The embeddings that learn: those of the pieces of a pretrained encoder of this package; where
-    none of these learn, spaCy's hashed ones. To be called after a backward pass."""
-    pieces, hashed = [], []
+    there is none, spaCy's hashed ones. Beside one that is frozen, what is hashed is a small part of
+    what the head reads. To be called after a backward pass."""
+    pieces, hashed, rests = [], [], False
     for node in model.walk():
         if node.name == "hashembed" and node.has_grad("E"):
             hashed.append(Table(xp2torch(node.get_param("E")), xp2torch(node.get_grad("E"))))
@@ -68,7 +69,9 @@ def embedding_tables(model: Model) -> List[Table]:
                 weights = shim.piece_embeddings
                 if weights.grad is not None:
                     pieces.append(Table(weights.detach(), weights.grad))
-    return pieces or hashed
+                else:
+                    rests = True
+    return pieces or ([] if rests else hashed)
 
 
 @contextlib.contextmanager

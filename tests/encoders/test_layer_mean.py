@@ -7,16 +7,19 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 import spacy
+import thinc.api as thinc
 import torch
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Adam, Config
+from thinc.types import Ragged
 
 from spacy_nested_ner.encoders.layer_mean import (
     build_layer_mean_transformer,
     replace_listener_config,
 )
+from spacy_nested_ner.encoders.reduce_max import reduce_max
 from tests.conftest import (
     SENTENCES,
     assert_same_found,
@@ -34,7 +37,7 @@ SPANS = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 24, "
 LISTENER = {
     "@architectures": "spacy-transformers.TransformerListener.v1",
     "grad_factor": 1.0,
-    "pooling": {"@layers": "reduce_max.v1"},
+    "pooling": {"@layers": "spacy_nested_ner.reduce_max.v1"},
     "upstream": "*",
 }
 HYBRID = {
@@ -169,6 +172,30 @@ def test_learns_and_survives(tmp_path):
     alone = spacy.load(tmp_path / "own")
     assert_same_found(found_of(alone), expected)
     assert alone.update(make_examples(alone), sgd=alone.resume_training())["piqn_ner"] > 0
+
+
+@pytest.mark.parametrize("text", ["the  US\nSupreme Court", "\n", " \n the"])
+def test_tokens_without_pieces_have_zeros(bert, text: str) -> None:
+    nlp = make_nlp(bert, tok2vec=LISTENER)
+    assert "sc" in nlp(text).spans
+    nlp.update([Example.from_dict(nlp.make_doc(text), {"spans": {"sc": []}})], sgd=Adam(0.001))
+
+
+def test_pooling_is_the_maximum_over_pieces() -> None:
+    """Also with gradients: each goes to the piece that was the maximum."""
+    own, stock = reduce_max(), thinc.reduce_max()
+    X = np.random.default_rng(0).normal(size=(6, 3)).astype("f")
+    filled = np.array([0, 2, 3])
+    d = np.arange(12, dtype="f").reshape(4, 3)
+    lengths = np.array([2, 0, 1, 3], dtype="i")
+    Y, back = own(Ragged(X, lengths), True)
+    expected, back_stock = stock(Ragged(X, lengths[filled]), True)
+    np.testing.assert_array_equal(Y[filled], expected)
+    assert not Y[1].any()
+    np.testing.assert_array_equal(back(d).data, back_stock(d[filled]).data)
+    nothing = np.zeros(2, dtype="i")
+    Y, back = own(Ragged(X[:0], nothing), True)
+    assert Y.shape == (2, 3) and not Y.any() and back(Y).data.shape == (0, 3)
 
 
 def test_replaced_config():

@@ -300,3 +300,10 @@ def test_a_package_requires_transformers_and_versions_that_fit(tiny_bert, tmp_pa
     nlp.to_disk(tmp_path)
     assert spacy.load(tmp_path).meta["requirements"] == [expected]
     assert "requirements" not in make_pipeline(examples=None).meta
+    shared = spacy.blank("en")
+    shared.add_pipe("tok2vec", config={"model": encoder})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32}
+    shared.add_pipe("piqn_ner", config={"model": {"tok2vec": listener}})
+    data = make_examples(shared)
+    shared.initialize(lambda: data)
+    assert shared.meta["requirements"] == [expected]

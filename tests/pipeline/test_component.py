@@ -24,7 +24,9 @@ from spacy_nested_ner.training.optimizer import AdamW
 from spacy_nested_ner.training.schedules import warmup_linear
 from tests.conftest import (
     NOT_FORKED,
+    QUESTIONS,
     SENTENCES,
+    SMALL_CNN,
     make_example,
     make_examples,
     make_pipeline,
@@ -723,14 +725,94 @@ def test_wrong_settings_are_refused(settings, problem) -> None:
         make_pipeline(examples=None, **settings)
 
 
-def test_replace_listeners_freeze_and_source(tmp_path) -> None:
+def listening_pipeline() -> Language:
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec")
     nlp.add_pipe("piqn_ner", name="ner", config={"model": {"tok2vec": listener}})
     data = make_examples(nlp)
     nlp.initialize(lambda: data)
-    train(nlp, 30)
+    return nlp
+
+
+def test_what_stands_beside_a_listener_learns_at_the_rate_of_the_head() -> None:
+    """The encoder of questions is new; what is pretrained is in the other component."""
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec")
+    model = {"tok2vec": listener, "question_tok2vec": SMALL_CNN, "questions": QUESTIONS}
+    pipe: Any = nlp.add_pipe("mrc_ner", config={"model": model})
+    data = make_examples(nlp)
+    nlp.initialize(lambda: data)
+
+    def hashed(model: Any) -> np.ndarray:
+        tables = (node for node in model.walk() if node.name == "hashembed")
+        return np.array(next(tables).get_param("E"))
+
+    shared: Any = nlp.get_pipe("tok2vec")
+    before = hashed(pipe.model), hashed(shared.model)
+    optimizer = AdamW(0.0, head_learn_rate=0.001)
+    for _ in range(2):
+        nlp.update(make_examples(nlp), sgd=optimizer)
+    assert (hashed(pipe.model) != before[0]).any()
+    assert (hashed(shared.model) == before[1]).all()
+
+
+def test_an_encoder_that_gives_nothing_is_told_of() -> None:
+    """spaCy lets a listener have zeros then, in silence."""
+    nlp, other = listening_pipeline(), listening_pipeline()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp(SENTENCES[0][0])
+        nlp("")
+    alone = spacy.blank("en")
+    alone.add_pipe("ner", source=other)
+    problem = r"'ner': its listener \(upstream = '\*'\) gets no vectors"
+    with pytest.warns(UserWarning, match=problem):
+        alone(SENTENCES[0][0])
+    with pytest.warns(UserWarning, match=problem), nlp.select_pipes(disable="tok2vec"):
+        list(nlp.pipe(["", SENTENCES[0][0]]))
+
+
+def test_errors_of_the_encoder_name_the_component(tiny_bert) -> None:
+    encoder = {"@architectures": "spacy_nested_ner.SortedTransformer.v1", "name": str(tiny_bert)}
+    with pytest.raises(ValueError, match=r"^Component 'ner': .*frozen_layers is 9"):
+        make_pipeline(model={"tok2vec": {**encoder, "frozen_layers": 9}})
+
+
+@pytest.mark.parametrize("kind", ["PairEncoder", "QueryEncoder"])
+@pytest.mark.parametrize("place", ["tok2vec", "tok2vec of a hybrid", "question_tok2vec"])
+@pytest.mark.parametrize("factory", ["locate_and_label_ner", "piqn_ner", "mrc_ner"])
+def test_an_encoder_that_does_not_fit_is_named(factory, place, kind) -> None:
+    encoder = {"@architectures": f"spacy_nested_ner.{kind}.v1", "name": "not read yet"}
+    if place == "question_tok2vec":
+        if factory != "mrc_ner":
+            return
+        model = {"question_tok2vec": encoder}
+    elif place == "tok2vec":
+        if (factory, kind) in (("mrc_ner", "PairEncoder"), ("piqn_ner", "QueryEncoder")):
+            return
+        model = {"tok2vec": encoder}
+    else:
+        hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "char_width": 4}
+        model = {"tok2vec": {**hybrid, "tok2vec": encoder}}
+    with pytest.raises(ValueError, match=r"reads .*(questions|queries).*, too.*SortedTransformer"):
+        make_pipeline(factory, model, examples=None)
+
+
+def test_a_transformer_of_pieces_is_named() -> None:
+    pytest.importorskip("spacy_transformers")
+    model = {
+        "@architectures": "spacy-transformers.TransformerModel.v3",
+        "name": "not read yet",
+        "get_spans": {"@span_getters": "spacy-transformers.doc_spans.v1"},
+    }
+    with pytest.raises(ValueError, match="a TransformerModel, which gives vectors of pieces"):
+        make_pipeline("locate_and_label_ner", {"tok2vec": model}, examples=None)
+
+
+def test_replace_listeners_freeze_and_source(tmp_path) -> None:
+    nlp = train(listening_pipeline(), 30)
     expected = list(nlp.pipe(texts(nlp)))
     sourced = spacy.blank("en")
     sourced.add_pipe("tok2vec", source=nlp)

@@ -122,6 +122,14 @@ def test_frozen_encoder_is_refused(tiny_bert) -> None:
         learn(nlp)
 
 
+def test_a_frozen_encoder_beside_hashed_embeddings_is_refused(tiny_bert) -> None:
+    hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "embed": HASH_EMBED}
+    encoder = {"tok2vec": {**hybrid, **bert(tiny_bert, frozen=True)}}
+    nlp = make_pipeline("piqn_ner", encoder, adversarial=SIZE)
+    with pytest.raises(ValueError, match="'ner': adversarial training finds no trainable"):
+        learn(nlp)
+
+
 def test_listener_is_refused() -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec", config={"model": SMALL_CNN})

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from spacy_nested_ner.systems.base import ModelSettings, Options, System
+from spacy_nested_ner.systems.base import ModelSettings, Options, System, check_encoder
 from spacy_nested_ner.systems.mrc.questions import (
     answered_and_share,
     collect_questions,
@@ -39,6 +39,8 @@ class MRCSystem(System):
                     "a PairEncoder reads the questions itself, question_tok2vec must be null"
                 )
             return tok2vec, replace(settings, two_sided=tok2vec.two_sided)
+        check_encoder(tok2vec)
+        check_encoder(own, "question_tok2vec")
         if listens(own or tok2vec):
             name = "tok2vec" if own is None else "question_tok2vec"
             raise ValueError(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, List, Mapping, Tuple
 
-from spacy_nested_ner.systems.base import Limit, ModelSettings, System
+from spacy_nested_ner.systems.base import Limit, ModelSettings, System, check_encoder
 from spacy_nested_ner.systems.piqn.settings import MIN_QUERIES, PIQNOptions, PIQNSettings
 
 
@@ -31,6 +31,8 @@ class PIQNSystem(System):
                     f"{tok2vec.query_interaction} in the tok2vec, so that queries would see each "
                     "other in one half of the model only. Set both to the same value"
                 )
+        else:
+            check_encoder(tok2vec)
         return tok2vec, settings
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:

@@ -1,0 +1,52 @@
+"""Listeners: where their vectors come from, and whether any came."""
+
+from typing import Any, Iterator, List, Optional, Tuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Model
+
+from spacy_nested_ner.encoders.curated import is_curated_listener
+
+TOK2VEC, TRANSFORMER = "tok2vec-listener", "transformer-listener"
+
+
+def _listeners(model: Model[Any, Any]) -> Iterator[Tuple[Model[Any, Any], str]]:
+    """Those within a model, with the component that each asks: its name or that of its factory,
+    "*" for any."""
+    for node in model.walk():
+        if node.name in (TOK2VEC, TRANSFORMER):
+            yield node, node.upstream_name  # type: ignore[attr-defined]
+        elif is_curated_listener(node):
+            from spacy_curated_transformers.models.listeners import ListenerStateUtils
+
+            yield node, ListenerStateUtils.get_upstream_name(node)
+
+
+def upstream_models(model: Model[Any, Any], nlp: Language) -> List[Model[Any, Any]]:
+    """The models of the components that the listeners within a model may have vectors from."""
+    asked = {name for _, name in _listeners(model)}
+    return [
+        pipe.model
+        for name, pipe in nlp.pipeline
+        if hasattr(pipe, "listeners") and asked & {"*", name, nlp.get_pipe_meta(name).factory}
+    ]
+
+
+def unheard(model: Model[Any, Any], docs: List[Doc]) -> Optional[str]:
+    """What is wrong, if a listener within the model has no vectors for any of these docs: spaCy
+    gives it zeros then, in silence."""
+    for node, upstream in _listeners(model):
+        if not any(_has_vectors(node, doc) for doc in docs):
+            return (
+                f"its listener (upstream = '{upstream}') gets no vectors, so what it finds is "
+                "worthless. Put the component that it listens to before it and leave it enabled, "
+                "or copy its encoder with nlp.replace_listeners"
+            )
+    return None
+
+
+def _has_vectors(listener: Model[Any, Any], doc: Doc) -> bool:
+    if listener.name == TOK2VEC:
+        return bool(doc.tensor.size)
+    return doc.has_extension("trf_data") and doc._.trf_data is not None
