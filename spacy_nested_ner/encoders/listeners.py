@@ -26,9 +26,10 @@ def _listeners(model: Model[Any, Any]) -> Iterator[Tuple[Model[Any, Any], str]]:
 def upstream_models(model: Model[Any, Any], nlp: Language) -> List[Model[Any, Any]]:
     """The models of the components that the listeners within a model may have vectors from."""
     asked = {name for _, name in _listeners(model)}
+    pipes: List[Tuple[str, Any]] = nlp.pipeline
     return [
         pipe.model
-        for name, pipe in nlp.pipeline
+        for name, pipe in pipes
         if hasattr(pipe, "listeners") and asked & {"*", name, nlp.get_pipe_meta(name).factory}
     ]
 

@@ -1,6 +1,6 @@
 """The pooling of *Locate and Label* for the listeners of spacy-transformers."""
 
-from typing import Callable, Tuple
+from typing import Any, Callable, Tuple
 
 from thinc.api import Model
 from thinc.types import Floats2d, Ragged
@@ -15,15 +15,16 @@ def reduce_max() -> Model[Ragged, Floats2d]:
 def _forward(
     model: Model[Ragged, Floats2d], X: Ragged, is_train: bool
 ) -> Tuple[Floats2d, Callable[[Floats2d], Ragged]]:
-    ops, shape = model.ops, X.dataXd.shape
-    filled = ops.asarray1i(X.lengths).nonzero()[0]
-    Y = ops.alloc2f(len(X.lengths), shape[1])
+    ops: Any = model.ops
+    pieces: Any = X.dataXd  # (pieces, width), also of no piece
+    lengths: Any = X.lengths  # (words,)
+    filled = lengths.nonzero()[0]
+    Y: Any = ops.alloc2f(len(lengths), pieces.shape[1])
     if not len(filled):
-        return Y, lambda dY: Ragged(ops.alloc2f(*shape), X.lengths)
-    lengths = X.lengths[filled]
-    Y[filled], which = ops.reduce_max(X.data, lengths)
+        return Y, lambda dY: Ragged(ops.alloc2f(*pieces.shape), lengths)
+    Y[filled], which = ops.reduce_max(pieces, lengths[filled])
 
-    def backprop(dY: Floats2d) -> Ragged:
-        return Ragged(ops.backprop_reduce_max(dY[filled], which, lengths), X.lengths)
+    def backprop(dY: Any) -> Ragged:
+        return Ragged(ops.backprop_reduce_max(dY[filled], which, lengths[filled]), lengths)
 
     return Y, backprop

@@ -36,6 +36,7 @@ REGISTERED = [
     ("spacy_loggers", "spacy_nested_ner.ConsoleLogger.v1"),
     ("spacy_misc", "spacy_nested_ner.eval_frequency.v1"),
     ("spacy_scorers", "spacy_nested_ner.nested_scorer.v1"),
+    ("thinc_layers", "spacy_nested_ner.reduce_max.v1"),
     ("thinc_optimizers", "spacy_nested_ner.AdamW.v1"),
     ("thinc_schedules", "spacy_nested_ner.linear_over_time.v1"),
     ("thinc_schedules", "spacy_nested_ner.two_stage_linear.v1"),

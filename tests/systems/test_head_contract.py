@@ -60,9 +60,9 @@ def test_it_memorises_nested_entities(name) -> None:
     gold = Gold.from_lists(GOLD)
     optimizer = torch.optim.Adam(head.parameters(), lr=0.005)
     expected = sorted((i, *entity) for i, group in enumerate(GOLD) for entity in group)
-    for _ in range(8):
+    for _ in range(32):
         head.train()
-        for _ in range(80):
+        for _ in range(20):
             optimizer.zero_grad()
             total(head(words, mask, gold=gold)).backward()
             optimizer.step()
