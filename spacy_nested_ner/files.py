@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -174,7 +175,7 @@ def _make(draft: Path) -> IO[bytes]:
     """Make a draft folder. Returns its lock: it is held until it is closed, at the latest when the
     process ends."""
     while True:
-        draft.mkdir(mode=0o700, exist_ok=True)  # a run that is killed leaves it behind
+        draft.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):  # another process sweeps just now
             lock = (draft / "lock").open("ab")
             if _take(lock, if_unknown=True) and (draft / "lock").exists():
@@ -235,14 +236,25 @@ def _replace(draft: Path) -> None:
     names = _names(new)
     there = [name for name in names if os.path.lexists(folder / name)]
     for name in there:
-        with suppress(OSError):
-            shutil.copymode(folder / name, new / name)  # as if it were written to
+        _keep_modes(folder / name, new / name)
     in_one_step = [name for name in there[:1] if not (folder / name).is_dir()]
     for name in there:
         if name not in in_one_step:
             os.replace(folder / name, old / name)
     for name in [*in_one_step, *(name for name in names if name not in in_one_step)]:
         os.replace(new / name, folder / name)
+
+
+def _keep_modes(old: Path, new: Path) -> None:
+    """What is new is as private as what it replaces, as if that were written to. The files of
+    another user are left out, who could no longer read them."""
+    if os.name != "posix":  # where modes tell nothing of who may read
+        return
+    for path in (new, *new.rglob("*")):
+        with suppress(OSError):
+            there = os.stat(old / path.relative_to(new))
+            if there.st_uid == os.geteuid():
+                path.chmod(stat.S_IMODE(there.st_mode))
 
 
 def _names(folder: Path) -> List[str]:

@@ -92,10 +92,17 @@ def test_what_is_replaced_stays_as_private_as_it_was(tmp_path):
     with written_together([tmp_path / "a", tmp_path / "b"]) as drafts:
         for path, draft in drafts.items():
             draft.write_text(f"new {path.name}", encoding="utf8")
-        (folder,) = (each for each in tmp_path.iterdir() if each.is_dir())
-        assert folder.stat().st_mode & 0o777 == 0o700
     assert texts(tmp_path) == {"a": "new a", "b": "new b"}
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    for text in ("old", "new"):
+        with written_folder(tmp_path / "model", marker="meta.json") as draft:
+            (draft / "vocab").mkdir()
+            for path in (draft / "meta.json", draft / "vocab" / "strings.json"):
+                path.write_text(text, encoding="utf8")
+        strings = tmp_path / "model" / "vocab" / "strings.json"
+        if text == "old":
+            strings.chmod(0o600)
+    assert strings.read_text("utf8") == "new" and strings.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("name", "abc")

@@ -165,6 +165,9 @@ def _fail(component: str, pipe: Any, docs: "List[Doc]", error: Exception) -> Non
     """For `set_error_handler`. docs: with their ids, as `Language.pipe` has them."""
     if isinstance(error, (MemoryError, OSError)):
         raise error
+    if len(docs) > 1:
+        for doc in docs:
+            pipe(doc)  # the one at which it fails comes here
     first, last = (repr(doc._context) for doc in (docs[0], docs[-1]))
     where = f"the text with the id {first}" if len(docs) == 1 else f"a text from {first} to {last}"
     raise ValueError(

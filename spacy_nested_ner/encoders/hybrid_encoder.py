@@ -187,9 +187,11 @@ def _check_tok2vec(
                 f"{ARCHITECTURE}: {name} reads questions or queries, too, and cannot be a part. "
                 "Use a SortedTransformer for the same pretrained encoder."
             )
-    if tok2vec is not None and "set_transformer" in tok2vec.attrs:
+    for name, part in (("tok2vec", tok2vec), ("embed", embed)):
+        if part is None or "set_transformer" not in part.attrs:
+            continue
         raise ValueError(
-            f"{ARCHITECTURE}: tok2vec is a TransformerModel, which gives vectors of pieces, not "
+            f"{ARCHITECTURE}: {name} is a TransformerModel, which gives vectors of pieces, not "
             "of words. Use 'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', or a "
             "listener. spaCy's replace_listeners writes such a config for a listener inside "
             "another architecture: correct it in config.cfg, or let the transformer component have "

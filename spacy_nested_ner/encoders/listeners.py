@@ -42,7 +42,8 @@ def unheard(model: Model[Any, Any], docs: List[Doc]) -> Optional[str]:
             return (
                 f"its listener (upstream = '{upstream}') gets no vectors, so what it finds is "
                 "worthless. Put the component that it listens to before it and leave it enabled, "
-                "or copy its encoder with nlp.replace_listeners"
+                "name it in training.annotating_components if this one is there, or copy its "
+                "encoder with nlp.replace_listeners"
             )
     return None
 

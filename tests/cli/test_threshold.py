@@ -56,7 +56,7 @@ def test_recall_can_weigh_more(folder, tmp_path):
     assert found[10]["recall"] > found[0.1]["recall"]
     assert found[10]["precision"] < found[0.1]["precision"]
     printed = run("threshold", folder / "half", folder / "dev.spacy", "--beta", 0, code=1)
-    assert "beta must be a number above 0, not 0.0" in printed
+    assert "beta must be a number above 0, at most 1000, not 0.0" in printed
 
 
 def test_thresholds_are_those_for_raw_text_where_it_is_known(folder):

@@ -777,22 +777,25 @@ def test_errors_of_the_encoder_name_the_component(tiny_bert) -> None:
         make_pipeline(model={"tok2vec": {**encoder, "frozen_layers": 9}})
 
 
-@pytest.mark.parametrize("kind", ["PairEncoder", "QueryEncoder"])
-@pytest.mark.parametrize("place", ["tok2vec", "tok2vec of a hybrid", "question_tok2vec"])
-@pytest.mark.parametrize("factory", ["locate_and_label_ner", "piqn_ner", "mrc_ner"])
+@pytest.mark.parametrize(
+    ("factory", "place", "kind"),
+    [
+        ("locate_and_label_ner", "tok2vec", "PairEncoder"),
+        ("locate_and_label_ner", "tok2vec", "QueryEncoder"),
+        ("piqn_ner", "tok2vec", "PairEncoder"),
+        ("mrc_ner", "tok2vec", "QueryEncoder"),
+        ("mrc_ner", "question_tok2vec", "PairEncoder"),
+        ("mrc_ner", "question_tok2vec", "QueryEncoder"),
+        ("locate_and_label_ner", "tok2vec of a hybrid", "PairEncoder"),
+        ("locate_and_label_ner", "embed of a hybrid", "QueryEncoder"),
+    ],
+)
 def test_an_encoder_that_does_not_fit_is_named(factory, place, kind) -> None:
     encoder = {"@architectures": f"spacy_nested_ner.{kind}.v1", "name": "not read yet"}
-    if place == "question_tok2vec":
-        if factory != "mrc_ner":
-            return
-        model = {"question_tok2vec": encoder}
-    elif place == "tok2vec":
-        if (factory, kind) in (("mrc_ner", "PairEncoder"), ("piqn_ner", "QueryEncoder")):
-            return
-        model = {"tok2vec": encoder}
-    else:
-        hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "char_width": 4}
-        model = {"tok2vec": {**hybrid, "tok2vec": encoder}}
+    model: Any = {place: encoder}
+    if place.endswith("hybrid"):
+        hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "tok2vec": SMALL_CNN}
+        model = {"tok2vec": {**hybrid, place.split()[0]: encoder}}
     with pytest.raises(ValueError, match=r"reads .*(questions|queries).*, too.*SortedTransformer"):
         make_pipeline(factory, model, examples=None)
 
@@ -806,6 +809,10 @@ def test_a_transformer_of_pieces_is_named() -> None:
     }
     with pytest.raises(ValueError, match="a TransformerModel, which gives vectors of pieces"):
         make_pipeline("locate_and_label_ner", {"tok2vec": model}, examples=None)
+    hybrid = {"@architectures": "spacy_nested_ner.HybridEncoder.v1", "tok2vec": SMALL_CNN}
+    with pytest.raises(ValueError, match="embed is a TransformerModel"):
+        config = {"tok2vec": {**hybrid, "embed": model}}
+        make_pipeline("locate_and_label_ner", config, examples=None)
 
 
 def test_replace_listeners_freeze_and_source(tmp_path) -> None:

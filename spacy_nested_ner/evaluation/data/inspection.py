@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from textwrap import shorten
 from typing import (
     Any,
     Dict,
@@ -133,12 +132,16 @@ def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
     return {
         "sentences": sum(dev.sentences[text] for text in common),
         "sentences_percent": _percent(sum(dev.sentences[text] for text in common), dev.sentences),
-        "examples": [shorten(each, SHOWN, placeholder=" ...") for each in longest],
+        "examples": [_shortened(each) for each in longest],
         "entities_seen": seen,
         "entities_seen_percent": 100 * seen / total if total else 0.0,
         "labels_not_in_train": sorted(set(dev.counts.labels) - set(train.counts.labels)),
         "labels_not_in_dev": sorted(set(train.counts.labels) - set(dev.counts.labels)),
     }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 4]} ..."
 
 
 def _percent(part: int, whole: Counter) -> float:
@@ -216,7 +219,7 @@ def _against(limit: Limit, segments: _Segments, lengths: Counter) -> Dict[str, A
         result["fullest_percent"] = 100 * max(shares, default=0.0)
         if worst is not None:
             result["worst"] = {
-                "text": segments.texts[worst],
+                "text": _shortened(segments.texts[worst]),
                 "entities": segments.entities[worst],
                 "room": room[worst],
             }

@@ -28,7 +28,7 @@ from spacy_nested_ner.evaluation.scores.thresholds import (
 from spacy_nested_ner.settings import Setting
 
 PASSES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-BETA = Setting(above=0)
+BETA = Setting(above=0, most=1000)
 NOTHING_RIGHT = "it finds no right entity at any threshold; train it longer"
 
 
@@ -78,7 +78,7 @@ def fit_thresholds(
     skip: names of components whose thresholds are not to be fitted.
     beta: the best threshold has the highest F-beta: recall weighs so many times as much.
     RETURNS: By component, the fits; and why there is none for the others, as the end of a sentence.
-    RAISES (ValueError): If beta is not a finite number above 0.
+    RAISES (ValueError): If beta is out of its range.
     """
     check_beta("beta", beta)
     fits: Dict[str, Fit] = {}
@@ -107,7 +107,7 @@ def fit_thresholds(
 
 
 def check_beta(name: str, beta: float) -> None:
-    """Raises ValueError for what is not a finite number above 0."""
+    """Raises ValueError for what is not a number in the range of `BETA`."""
     if not BETA.holds(beta, float):
         raise ValueError(f"{name} must be {BETA.expected(float)}, not {beta!r}.")
 

@@ -114,8 +114,9 @@ def some(names: Sequence[str]) -> str:
 
 
 def of_all(lost: Mapping[str, int], kept: Mapping[str, int]) -> str:
-    """The labels that lost entities, with how many of all they had."""
-    ordered = sorted(lost, key=lambda label: -lost[label])
+    """The labels that lost entities, those that lost the largest share first, with how many of all
+    they had."""
+    ordered = sorted(lost, key=lambda label: (kept.get(label, 0) / lost[label], -lost[label]))
     return some(
         [f"{label} ({lost[label]} of {lost[label] + kept.get(label, 0)})" for label in ordered]
     )
