@@ -11,7 +11,7 @@ import typer
 
 from benchmarks import tables
 from benchmarks.harness import Data, Output, write_output
-from benchmarks.scores import best_threshold, f1_at, found_by
+from benchmarks.scores import best_threshold, f1_at, found_by, rates_at
 from benchmarks.systems import only_pipe, read
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.pipeline.component import NestedNER
@@ -25,7 +25,7 @@ def main(
     threads: int = 1,
     output: Output = None,
 ) -> None:
-    """Strict micro F1 at the pipeline's own threshold, and at the best one for these docs."""
+    """Strict micro scores at the pipeline's own threshold, and at the best one for these docs."""
     torch.set_num_threads(threads)
     nlp = load_pipeline(model)
     pipe = only_pipe(nlp, lambda _, pipe: isinstance(pipe, NestedNER), "nested systems")
@@ -38,7 +38,9 @@ def main(
         pipe.cfg = {**own, **changes}
         scores = found_by(nlp, docs, pipe.name)
         best, threshold = best_threshold(scores, parts=40)
-        row = {"settings": text, "f": f1_at(scores, pipe.cfg["threshold"])}
+        own_threshold = pipe.cfg["threshold"]
+        row = {"settings": text, **rates_at(scores, own_threshold)}
+        row["f"] = f1_at(scores, own_threshold)
         rows.append({**row, "best_f": best, "best_threshold": threshold})
     result = {"docs": len(docs), "rows": rows}
     typer.echo(tables.measurements(result))

@@ -37,6 +37,15 @@ def f1_at(scores: Scored, threshold: float) -> float:
     return micro_f1(kept(found, threshold), gold)
 
 
+def rates_at(scores: Scored, threshold: float) -> Dict[str, float]:
+    """Strict micro precision and recall there."""
+    found, gold = scores
+    reached = kept(found, threshold)
+    right = sum(len(a & b) for a, b in zip(reached, gold))
+    counts = {"p": sum(map(len, reached)), "r": sum(map(len, gold))}
+    return {name: right / max(1, count) for name, count in counts.items()}
+
+
 def best_threshold(scores: Scored, parts: int = 20) -> Tuple[float, float]:
     """The highest strict micro F1 at a multiple of `1 / parts`, and that threshold."""
     return max((f1_at(scores, i / parts), i / parts) for i in range(1, parts))

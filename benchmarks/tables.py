@@ -165,6 +165,8 @@ MEASURED = {
     "spans_per_word": ("per word", "{:g}"),
     "steps": ("steps", "{}"),
     "carried": ("go on", "{}"),
+    "p": ("precision", "{:.1%}"),
+    "r": ("recall", "{:.1%}"),
     "f": ("F1", "{:.1%}"),
     "best_f": ("best F1", "{:.1%}"),
     "best_threshold": ("at threshold", "{:.3f}"),

@@ -74,7 +74,11 @@ def test_f1_under_run_time_settings(tmp_path) -> None:
     settings = ["{}", '{"threshold": 1.1}', '{"nms_iou": 0, "nms_decay": 0}']
     table = invoke(app, tmp_path / "model", tmp_path / "dev.spacy", *settings)
     lines = table.replace("%", "").splitlines()
-    own, none, one = (line.split("|")[2:4] for line in lines[2:])
+    cells = [[float(cell) for cell in line.split("|")[2:4]] for line in lines[2:]]
+    own, none, one = (line.split("|")[4:6] for line in lines[2:])
+    for (precision, recall), (f1, _) in zip(cells, (own, none, one)):
+        both = precision + recall
+        assert float(f1) == pytest.approx(2 * precision * recall / max(1, both), abs=0.1)
     assert float(own[0]) == pytest.approx(100 * nlp.evaluate(examples)["nested_f"], abs=0.05)
     # Each line begins with the pipeline's own settings.
     assert float(none[0]) == 0 and none[1] == own[1]
