@@ -18,9 +18,8 @@ from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import padded_batches
 from spacy_nested_ner.encoders.protocol import (
     AnnotationEncoderModel,
-    PairEncoderModel,
-    QueryEncoderModel,
     Tok2VecModel,
+    check_encoder,
     has_annotation,
     missing_annotation,
 )
@@ -181,22 +180,8 @@ def _check_tok2vec(
         )
     if tok2vec is None and settings.word_rnn and settings.rnn_width is None:
         raise ValueError(f"{ARCHITECTURE}: word_rnn without a tok2vec needs an rnn_width.")
-    for name, part in (("tok2vec", tok2vec), ("embed", embed)):
-        if isinstance(part, (PairEncoderModel, QueryEncoderModel)):
-            raise ValueError(
-                f"{ARCHITECTURE}: {name} reads questions or queries, too, and cannot be a part. "
-                "Use a SortedTransformer for the same pretrained encoder."
-            )
-    for name, part in (("tok2vec", tok2vec), ("embed", embed)):
-        if part is None or "set_transformer" not in part.attrs:
-            continue
-        raise ValueError(
-            f"{ARCHITECTURE}: {name} is a TransformerModel, which gives vectors of pieces, not "
-            "of words. Use 'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', or a "
-            "listener. spaCy's replace_listeners writes such a config for a listener inside "
-            "another architecture: correct it in config.cfg, or let the transformer component have "
-            "the model 'spacy_nested_ner.LayerMeanTransformer.v1', which writes a correct one."
-        )
+    check_encoder(tok2vec, f"{ARCHITECTURE}: tok2vec")
+    check_encoder(embed, f"{ARCHITECTURE}: embed")
 
 
 # Initialisation

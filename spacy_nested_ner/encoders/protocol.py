@@ -97,6 +97,30 @@ class AnnotationEncoderModel(Encoder[List[Doc], List[Floats2d]]):
 Tok2VecModel = Model[List[Doc], List[Floats2d]]
 
 
+def check_encoder(model: Optional[Model[Any, Any]], what: str = "the tok2vec") -> None:
+    """Raises ValueError for a model that does not turn docs into vectors of their words. what: it
+    is called."""
+    kind, extra = "", ""
+    if isinstance(model, PairEncoderModel):
+        kind, extra = "PairEncoder", "questions"
+    elif isinstance(model, QueryEncoderModel):
+        kind, extra = "QueryEncoder", "queries"
+    if kind:
+        raise ValueError(
+            f"{what} is a {kind}, which reads {extra}, too, and cannot stand here. Use a "
+            "SortedTransformer for the same pretrained encoder."
+        )
+    if model is not None and "set_transformer" in model.attrs:
+        raise ValueError(
+            f"{what} is a TransformerModel, which gives vectors of pieces, not of words. Use "
+            "'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', a listener, or "
+            "'spacy_nested_ner.SortedTransformer.v1'. spaCy's replace_listeners writes such a "
+            "config for a listener inside another architecture: correct it in config.cfg, or let "
+            "the transformer component have the model "
+            "'spacy_nested_ner.LayerMeanTransformer.v1', which writes a correct one."
+        )
+
+
 def needed_annotation(encoder: Model[Any, Any]) -> List[str]:
     """The annotation that any part of the encoder reads."""
     parts = (node for node in encoder.walk() if isinstance(node, AnnotationEncoderModel))

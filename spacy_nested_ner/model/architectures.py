@@ -28,7 +28,8 @@ def make_architecture(system: System) -> Callable[..., Model[HeadInput, HeadOutp
             settings = system.settings(**given)
             encoder, settings = system.encoder(tok2vec, submodels, settings)
         except ValueError as err:
-            raise ValueError(f"{system.registered}: {err}.") from err
+            problem = str(err).removesuffix(".")
+            raise ValueError(f"{system.registered}: {problem}.") from err
         return build_head_model(system, encoder, settings)
 
     keyword = inspect.Parameter.KEYWORD_ONLY

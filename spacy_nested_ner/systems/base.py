@@ -156,6 +156,8 @@ class System:
 
         RAISES (ValueError): For an encoder that the system cannot use.
         """
+        from spacy_nested_ner.encoders.protocol import check_encoder
+
         check_encoder(tok2vec)
         return tok2vec, settings
 
@@ -213,27 +215,6 @@ class System:
 
     def labels_added(self, model: Any, labels: List[str]) -> None:
         """Called when a trained model has got new labels."""
-
-
-def check_encoder(tok2vec: Any, what: str = "tok2vec") -> None:
-    """Raises ValueError for a model that does not turn docs into vectors of their words. what: it
-    is called."""
-    from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel
-
-    if isinstance(tok2vec, (PairEncoderModel, QueryEncoderModel)):
-        kind, extra = ("PairEncoder", "questions")
-        if isinstance(tok2vec, QueryEncoderModel):
-            kind, extra = ("QueryEncoder", "queries")
-        raise ValueError(
-            f"the {what} is a {kind}, which reads {extra}, too, and cannot stand here. Use a "
-            "SortedTransformer for the same pretrained encoder"
-        )
-    if tok2vec is not None and "set_transformer" in tok2vec.attrs:
-        raise ValueError(
-            f"the {what} is a TransformerModel, which gives vectors of pieces, not of words. Use "
-            "'spacy-transformers.Tok2VecTransformer.v3' with a 'pooling', a listener, or "
-            "'spacy_nested_ner.SortedTransformer.v1'"
-        )
 
 
 def locate(place: str) -> Any:

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from spacy_nested_ner.systems.base import ModelSettings, Options, System, check_encoder
+from spacy_nested_ner.systems.base import ModelSettings, Options, System
 from spacy_nested_ner.systems.mrc.questions import (
     answered_and_share,
     collect_questions,
@@ -29,7 +29,7 @@ class MRCSystem(System):
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
     ) -> Tuple[Any, ModelSettings]:
-        from spacy_nested_ner.encoders.protocol import PairEncoderModel, listens
+        from spacy_nested_ner.encoders.protocol import PairEncoderModel, check_encoder, listens
 
         assert isinstance(settings, MRCSettings)
         own = submodels["question_tok2vec"]
@@ -40,7 +40,7 @@ class MRCSystem(System):
                 )
             return tok2vec, replace(settings, two_sided=tok2vec.two_sided)
         check_encoder(tok2vec)
-        check_encoder(own, "question_tok2vec")
+        check_encoder(own, "the question_tok2vec")
         if listens(own or tok2vec):
             name = "tok2vec" if own is None else "question_tok2vec"
             raise ValueError(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, List, Mapping, Tuple
 
-from spacy_nested_ner.systems.base import Limit, ModelSettings, System, check_encoder
+from spacy_nested_ner.systems.base import Limit, ModelSettings, System
 from spacy_nested_ner.systems.piqn.settings import MIN_QUERIES, PIQNOptions, PIQNSettings
 
 
@@ -13,7 +13,7 @@ class PIQNSystem(System):
     def encoder(
         self, tok2vec: Any, submodels: Mapping[str, Any], settings: ModelSettings
     ) -> Tuple[Any, ModelSettings]:
-        from spacy_nested_ner.encoders.protocol import QueryEncoderModel
+        from spacy_nested_ner.encoders.protocol import QueryEncoderModel, check_encoder
 
         assert isinstance(settings, PIQNSettings)
         has_queries = isinstance(tok2vec, QueryEncoderModel)
