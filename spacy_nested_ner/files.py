@@ -152,7 +152,7 @@ def _draft(folder: Path) -> Iterator[Path]:
     settle(folder)
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     draft = folder / f"{DRAFT}{secrets.token_hex(8)}"
-    with _ended_tidily(), ExitStack() as lock:
+    with ended_tidily(), ExitStack() as lock:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.enter_context(_make(draft))
@@ -262,7 +262,7 @@ def _names(folder: Path) -> List[str]:
 
 
 @contextmanager
-def _ended_tidily() -> Iterator[None]:
+def ended_tidily() -> Iterator[None]:
     """In the block SIGTERM and SIGHUP raise SystemExit, where they would end the process at once
     and leave its drafts behind."""
     numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]

@@ -1,7 +1,10 @@
-"""Locks that a thread holds while another one forks the process."""
+"""Locks that a thread holds while another forks the process; processes whose parent dies."""
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from typing import Callable
 
 import pytest
@@ -54,3 +57,34 @@ def test_products_by_one_dnn():
         assert works_in_a_fork(use)
     use()
     by_one_dnn.lock.release()
+
+
+PARENT = """
+import os, sys, time, multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from spacy_nested_ner.forks import end_with_parent
+
+if __name__ == "__main__":
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawning, end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_a_process_ends_with_its_parent(tmp_path):
+    (tmp_path / "parent.py").write_text(PARENT, encoding="utf8")
+    command = [sys.executable, str(tmp_path / "parent.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        os.kill(child, 0)  # it is there
+        parent.send_signal(signal.SIGTERM)
+    for _ in range(10 * SECONDS):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)

@@ -85,14 +85,26 @@ def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> Lis
 def use_gpu(gpu_id: int) -> None:
     """Run pipelines on the GPU of this number and say so, or for -1 on the CPU in silence.
 
-    Raises ValueError for Apple's GPU.
+    Raises ValueError for Apple's GPU, for one that is not there, and where torch sees none.
     """
+    import torch
     from spacy.cli._util import setup_gpu
 
     from spacy_nested_ner.device import device_in_use
 
+    if gpu_id >= (count := torch.cuda.device_count()) > 0:
+        raise ValueError(
+            f"--gpu-id {gpu_id}: there are {count} GPUs, counted from 0 (of those that "
+            "CUDA_VISIBLE_DEVICES names, if it is set)."
+        )
     setup_gpu(gpu_id, silent=gpu_id < 0)
-    device_in_use()
+    try:
+        device_in_use()
+    except AssertionError as err:  # torch was built without CUDA
+        raise ValueError(
+            f"--gpu-id {gpu_id}: cupy sees a GPU, but torch does not: {err}. Install torch for "
+            "CUDA, or leave out --gpu-id."
+        ) from err
 
 
 def load_pipeline(model: str) -> Language:

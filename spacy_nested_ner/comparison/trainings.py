@@ -33,6 +33,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
 from spacy_nested_ner.evaluation.scores.own_thresholds import is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import f_at
 from spacy_nested_ner.files import write_json
+from spacy_nested_ner.forks import end_with_parent
 from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
@@ -122,19 +123,23 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
     """
     ignored = PATHS if "data" in wanted and "data" in found else ()
     other = [
-        f"{key} {found[key]}"
+        key
         for key, value in wanted.items()
-        if found.get(key, value) != value and key not in ignored
+        if found.get(key, value) != value
+        and key not in ignored
+        # Which of several GPUs it was does not matter.
+        and not (key == "gpu_id" and min(found[key], value) >= 0)
     ]
     if not other:
         return ""
-    return f"{where} was made with other settings: {', '.join(other)}. Give another output."
+    made, now = (", ".join(f"{key} {of[key]}" for key in other) for of in (found, wanted))
+    return f"{where} was made with other settings: {made}. Give another output (now: {now})."
 
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, Any]:
     # A forked process would inherit torch's threads as if they were there, and wait for them.
     spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawning) as pool:
+    with ProcessPoolExecutor(1, spawning, end_with_parent) as pool:
         try:
             return pool.submit(one, task).result()
         except BrokenProcessPool as err:

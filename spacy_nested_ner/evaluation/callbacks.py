@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -33,7 +34,7 @@ from spacy.training.loggers import console_logger_v3
 from spacy.util import SimpleFrozenList, registry, resolve_dot_names
 from wasabi import Printer
 
-from spacy_nested_ner.files import written_folder
+from spacy_nested_ner.files import ended_tidily, written_folder
 from spacy_nested_ner.training.budget import LINEAR_OVER_TIME, UNTIL_TIME_IS_UP
 from spacy_nested_ner.warn import warn
 
@@ -147,8 +148,9 @@ def make_console_logger(
     console_output: bool = True,
 ) -> Callable:
     """`spacy_nested_ner.ConsoleLogger.v1`: spaCy's ConsoleLogger.v3, which at the end says which
-    step `model-best` is of, and warns of a training that came to nothing. After Ctrl-C it says how
-    to go on.
+    step `model-best` is of, and warns of a training that came to nothing. SIGTERM, which a cluster
+    sends before it ends a job, ends a training as Ctrl-C does: it is saved, and this says how to go
+    on.
 
     progress_bar: "train", which counts all steps, "eval", those to the next score, or null.
     output_file: JSON lines, one per score. console_output: false for nothing but that file.
@@ -167,6 +169,8 @@ def make_console_logger(
         nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
     ) -> Tuple[Callable[[Optional[Dict[str, Any]]], None], Callable[[], None]]:
         log_row, end_table = make_table(nlp, stdout, stderr)
+        signals = ExitStack()
+        signals.enter_context(ended_tidily())
         scores: List[Tuple[float, int]] = []
         thresholds: Dict[int, Dict[str, Any]] = {}
         given: Set[str] = set()
@@ -184,6 +188,7 @@ def make_console_logger(
             log_row(info)
 
         def finalize() -> None:
+            signals.close()  # what is saved then has the same handling
             end_table()
             if not console_output:
                 return

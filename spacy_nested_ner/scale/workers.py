@@ -7,9 +7,7 @@ for ever for what a dead one had in hand.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import threading
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optiona
 from spacy.util import import_file
 
 from spacy_nested_ner.files import settle
+from spacy_nested_ner.forks import end_with_parent
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment
 from spacy_nested_ner.scale.outputs import write
@@ -200,7 +199,7 @@ def _interrupts_wait() -> Iterator[None]:
 
 def _work(job: Job, connection: Connection) -> None:
     """What a worker does until the connection ends."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     if not hasattr(signal, "pthread_sigmask"):  # see `_interrupts_wait`
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -224,11 +223,3 @@ def _attempt(job: Job, fragment: Fragment, connection: Connection) -> Tuple[str,
     except Exception as error:  # the parent tries again and says so in the end
         return "failed", f"{type(error).__name__}: {error}"
     return "done", None
-
-
-def _end_with_parent() -> None:
-    """A worker without its parent would work for nobody."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

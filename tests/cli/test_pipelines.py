@@ -104,6 +104,20 @@ def test_a_folder_with_several_splits_is_no_file(tmp_path) -> None:
     assert read_as_one(tmp_path / "dev.spacy") == read_as_one(tmp_path / "more") == []
 
 
+def test_a_gpu_that_torch_does_not_see_is_named(monkeypatch) -> None:
+    monkeypatch.setattr("spacy.cli._util.setup_gpu", lambda *_, **__: None)
+
+    def without_cuda() -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr("spacy_nested_ner.device.device_in_use", without_cuda)
+    with pytest.raises(ValueError, match="--gpu-id 0: cupy sees a GPU, but torch does not: Torch"):
+        use_gpu(0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ValueError, match="--gpu-id 2: there are 2 GPUs, counted from 0"):
+        use_gpu(2)
+
+
 def test_apples_gpu_is_refused(monkeypatch) -> None:
     monkeypatch.setattr("spacy.cli._util.setup_gpu", lambda *_, **__: None)
     use_gpu(0)

@@ -39,6 +39,10 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     srsly.write_json(new, {"settings": {"train": "a.spacy"}})
     with pytest.raises(ValueError, match=rf"{made} train a\.spacy"):
         train_each([Task({**read, "train": "b.spacy"}, new)], die, print)
+    srsly.write_json(new, {"settings": {"gpu_id": 0}})
+    assert len(train_each([Task({"gpu_id": 3}, new)], die, print)) == 1
+    with pytest.raises(ValueError, match=rf"{made} gpu_id 0\. Give .*gpu_id -1"):
+        train_each([Task({"gpu_id": -1}, new)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
 

@@ -1,7 +1,9 @@
 """`piqn_ner` under the commands of spaCy's own command line."""
 
 import io
+import os
 import shlex
+import signal
 import warnings
 from pathlib import Path
 from typing import Any, Dict, List
@@ -313,14 +315,25 @@ def with_money(nlp: Language) -> List[Example]:
     return [*make_examples(nlp), make_example(nlp, "five euros", [(0, 2, "MONEY")])]
 
 
-@pytest.mark.parametrize("step", [0, 45])
-def test_an_interrupted_training_goes_on_as_it_says(write_config, tmp_path, step) -> None:
-    """Ctrl-C in a step, after a save or before the first one."""
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def sigterm() -> None:
+    assert callable(signal.getsignal(signal.SIGTERM))  # it would end all tests
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("end", "step"), [(ctrl_c, 0), (ctrl_c, 45), (sigterm, 45)])
+def test_an_interrupted_training_goes_on_as_it_says(write_config, tmp_path, end, step) -> None:
+    """In a step, after a save or before the first one."""
+    if end is sigterm and os.name != "posix":
+        pytest.skip("Windows ends the process at once")
     steps = iter(range(1000))
 
     def interrupt(nlp: Language, args: Dict[str, Any]) -> None:
         if next(steps) == step:
-            raise KeyboardInterrupt
+            end()
 
     registry.callbacks("test_interrupt", func=lambda: interrupt)
     ours = {
@@ -330,8 +343,9 @@ def test_an_interrupted_training_goes_on_as_it_says(write_config, tmp_path, step
     config = write_config(**ours, training__before_update={"@callbacks": "test_interrupt"})
     out, folder = io.StringIO(), tmp_path / "it's here"
     folder.mkdir()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
         train_loop(untrained(config), folder, stdout=out)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     last = spacy.load(folder / "model-last")
     assert f"Interrupted after {step} steps" in out.getvalue()
     assert ("To continue from" in out.getvalue()) == (step > 0)
