@@ -11,7 +11,7 @@ import typer
 
 from benchmarks import tables
 from benchmarks.harness import Data, Output, write_output
-from benchmarks.scores import best_threshold, f1_at, found_by, rates_at
+from benchmarks.scores import best_threshold, found_by, micro_at
 from benchmarks.systems import only_pipe, read
 from spacy_nested_ner.cli.pipelines import load_pipeline
 from spacy_nested_ner.pipeline.component import NestedNER
@@ -38,10 +38,9 @@ def main(
         pipe.cfg = {**own, **changes}
         scores = found_by(nlp, docs, pipe.name)
         best, threshold = best_threshold(scores, parts=40)
-        own_threshold = pipe.cfg["threshold"]
-        row = {"settings": text, **rates_at(scores, own_threshold)}
-        row["f"] = f1_at(scores, own_threshold)
-        rows.append({**row, "best_f": best, "best_threshold": threshold})
+        own_score = micro_at(scores, pipe.cfg["threshold"])
+        row = {name: own_score.to_dict()[name] or 0.0 for name in "prf"}
+        rows.append({"settings": text, **row, "best_f": best, "best_threshold": threshold})
     result = {"docs": len(docs), "rows": rows}
     typer.echo(tables.measurements(result))
     write_output(output, result)

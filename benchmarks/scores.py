@@ -6,6 +6,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_nested_ner.comparison.trainings import bare
+from spacy_nested_ner.evaluation.scores.metrics import PRF
 
 Entity = Tuple[int, int, str]
 Scored = Tuple[List[List[Tuple[Entity, float]]], List[Set[Entity]]]
@@ -33,17 +34,13 @@ def entities_of(doc: Doc, key: str) -> Set[Entity]:
 
 def f1_at(scores: Scored, threshold: float) -> float:
     """Strict micro F1 of what reaches the threshold."""
-    found, gold = scores
-    return micro_f1(kept(found, threshold), gold)
+    return micro_at(scores, threshold).f or 0.0
 
 
-def rates_at(scores: Scored, threshold: float) -> Dict[str, float]:
-    """Strict micro precision and recall there."""
+def micro_at(scores: Scored, threshold: float) -> PRF:
+    """Strict micro scores of what reaches the threshold."""
     found, gold = scores
-    reached = kept(found, threshold)
-    right = sum(len(a & b) for a, b in zip(reached, gold))
-    counts = {"p": sum(map(len, reached)), "r": sum(map(len, gold))}
-    return {name: right / max(1, count) for name, count in counts.items()}
+    return micro(kept(found, threshold), gold)
 
 
 def best_threshold(scores: Scored, parts: int = 20) -> Tuple[float, float]:
@@ -74,5 +71,10 @@ def _of_length(spans: List[Set[Entity]], least: int, below: int) -> List[Set[Ent
 
 def micro_f1(found: List[Set[Entity]], expected: List[Set[Entity]]) -> float:
     """Strict F1 over all docs; 0 where there is nothing."""
+    return micro(found, expected).f or 0.0
+
+
+def micro(found: List[Set[Entity]], expected: List[Set[Entity]]) -> PRF:
+    """Strict scores over all docs."""
     right = sum(len(a & b) for a, b in zip(found, expected))
-    return 2 * right / max(1, sum(map(len, found)) + sum(map(len, expected)))
+    return PRF(right, sum(map(len, found)), sum(map(len, expected)))

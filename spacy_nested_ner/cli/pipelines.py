@@ -92,7 +92,7 @@ def use_gpu(gpu_id: int) -> None:
 
     from spacy_nested_ner.device import device_in_use
 
-    if gpu_id >= (count := torch.cuda.device_count()) > 0:
+    if gpu_id > 0 and 0 < (count := torch.cuda.device_count()) <= gpu_id:
         raise ValueError(
             f"--gpu-id {gpu_id}: there are {count} GPUs, counted from 0 (of those that "
             "CUDA_VISIBLE_DEVICES names, if it is set)."

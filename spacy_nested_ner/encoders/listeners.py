@@ -1,6 +1,6 @@
 """Listeners: where their vectors come from, and whether any came."""
 
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Tuple
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -11,12 +11,13 @@ from spacy_nested_ner.encoders.curated import is_curated_listener
 TOK2VEC, TRANSFORMER = "tok2vec-listener", "transformer-listener"
 
 
-def _listeners(model: Model[Any, Any]) -> Iterator[Tuple[Model[Any, Any], str]]:
-    """Those within a model, with the component that each asks: its name or that of its factory,
+def listeners_in(model: Model[Any, Any]) -> Iterator[Tuple[Any, str]]:
+    """The listeners in a model, with the component that each asks: its name or that of its factory,
     "*" for any."""
-    for node in model.walk():
+    nodes: Iterable[Any] = model.walk()
+    for node in nodes:
         if node.name in (TOK2VEC, TRANSFORMER):
-            yield node, node.upstream_name  # type: ignore[attr-defined]
+            yield node, node.upstream_name
         elif is_curated_listener(node):
             from spacy_curated_transformers.models.listeners import ListenerStateUtils
 
@@ -25,7 +26,7 @@ def _listeners(model: Model[Any, Any]) -> Iterator[Tuple[Model[Any, Any], str]]:
 
 def upstream_models(model: Model[Any, Any], nlp: Language) -> List[Model[Any, Any]]:
     """The models of the components that the listeners within a model may have vectors from."""
-    asked = {name for _, name in _listeners(model)}
+    asked = {name for _, name in listeners_in(model)}
     pipes: List[Tuple[str, Any]] = nlp.pipeline
     return [
         pipe.model
@@ -34,10 +35,10 @@ def upstream_models(model: Model[Any, Any], nlp: Language) -> List[Model[Any, An
     ]
 
 
-def unheard(model: Model[Any, Any], docs: List[Doc]) -> Optional[str]:
-    """What is wrong, if a listener within the model has no vectors for any of these docs: spaCy
+def unheard(listeners: Iterable[Tuple[Any, str]], docs: List[Doc]) -> Optional[str]:
+    """What is wrong, if one of `listeners_in` a model has no vectors for any of these docs: spaCy
     gives it zeros then, in silence."""
-    for node, upstream in _listeners(model):
+    for node, upstream in listeners:
         if not any(_has_vectors(node, doc) for doc in docs):
             return (
                 f"its listener (upstream = '{upstream}') gets no vectors, so what it finds is "

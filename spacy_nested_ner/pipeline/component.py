@@ -27,7 +27,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_nested_ner.device import own_draws
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
-from spacy_nested_ner.encoders.listeners import unheard, upstream_models
+from spacy_nested_ner.encoders.listeners import listeners_in, unheard, upstream_models
 from spacy_nested_ner.encoders.pretrained import (
     is_int8,
     is_pretrained,
@@ -36,7 +36,6 @@ from spacy_nested_ner.encoders.pretrained import (
 )
 from spacy_nested_ner.encoders.protocol import (
     has_annotation,
-    listens,
     missing_annotation,
     needed_annotation,
     reads_words_alone,
@@ -290,8 +289,9 @@ class NestedNER(SavedPipe):
     def _warn_unheard(self, docs: List[Doc]) -> None:
         """Warn where a listener gets nothing. To look for listeners takes time, which a model that
         has none spends once: none are added to a model."""
-        self._may_listen = listens(self.model)
-        if problem := unheard(self.model, docs):
+        listeners = list(listeners_in(self.model))
+        self._may_listen = bool(listeners)
+        if problem := unheard(listeners, docs):
             self._warn_once("unheard", problem)
 
     def segments(self, docs: Iterable[Doc]) -> Segments:

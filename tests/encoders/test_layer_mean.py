@@ -206,7 +206,7 @@ def test_replaced_config():
     assert replaced == {
         "@architectures": "spacy_nested_ner.Tok2VecLayerMeanTransformer.v1",
         "n_layers": 3,
-        "pooling": LISTENER["pooling"],
+        "pooling": {"@layers": "spacy_nested_ner.reduce_max.v1"},
         "grad_factor": 1.0,
     }
     assert replace_listener_config(shared, {"@architectures": "a"}) == shared

@@ -444,12 +444,8 @@ def test_what_is_no_encoder_is_named(make, encoder) -> None:
 
 
 def test_a_listener_of_another_width_is_named() -> None:
-    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 64}
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tok2vec")  # 96 wide
-    nlp.add_pipe("piqn_ner", name="ner", config={"model": {"tok2vec": listener}})
+    nlp = listening_pipeline(width=64)
     data = make_examples(nlp)
-    nlp.initialize(lambda: data)
     problem = "'ner': the encoder gives vectors of width 96, but width 64 is expected"
     for call in (lambda: nlp(SENTENCES[0][0]), lambda: nlp.update(data)):
         with pytest.raises(ValueError, match=problem):
@@ -722,11 +718,11 @@ def test_wrong_settings_are_refused(settings, problem) -> None:
         make_pipeline(examples=None, **settings)
 
 
-def listening_pipeline() -> Language:
-    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
+def listening_pipeline(factory: str = "piqn_ner", width: int = 96, **model: Any) -> Language:
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": width}
     nlp = spacy.blank("en")
-    nlp.add_pipe("tok2vec")
-    nlp.add_pipe("piqn_ner", name="ner", config={"model": {"tok2vec": listener}})
+    nlp.add_pipe("tok2vec")  # 96 wide
+    nlp.add_pipe(factory, name="ner", config={"model": {"tok2vec": listener, **model}})
     data = make_examples(nlp)
     nlp.initialize(lambda: data)
     return nlp
@@ -734,18 +730,13 @@ def listening_pipeline() -> Language:
 
 def test_what_stands_beside_a_listener_learns_at_the_rate_of_the_head() -> None:
     """The encoder of questions is new; what is pretrained is in the other component."""
-    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tok2vec")
-    model = {"tok2vec": listener, "question_tok2vec": SMALL_CNN, "questions": QUESTIONS}
-    pipe: Any = nlp.add_pipe("mrc_ner", config={"model": model})
-    data = make_examples(nlp)
-    nlp.initialize(lambda: data)
+    nlp = listening_pipeline("mrc_ner", question_tok2vec=SMALL_CNN, questions=QUESTIONS)
 
     def hashed(model: Any) -> np.ndarray:
         tables = (node for node in model.walk() if node.name == "hashembed")
         return np.array(next(tables).get_param("E"))
 
+    pipe: Any = nlp.get_pipe("ner")
     shared: Any = nlp.get_pipe("tok2vec")
     before = hashed(pipe.model), hashed(shared.model)
     optimizer = AdamW(0.0, head_learn_rate=0.001)

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
+from spacy_nested_ner.evaluation.scores.metrics import PRF
 
 LEAST, MOST = 0.001, 0.01
 
@@ -30,7 +31,8 @@ def f_at(table: EntityTable, threshold: float, beta: float = 1.0) -> float:
 def rates_at(table: EntityTable, threshold: float) -> Tuple[float, float]:
     """Strict micro precision and recall of these predictions; 0 where they are not defined."""
     found, right = _reaching(table, np.array([threshold]))
-    return int(right[0]) / max(1, int(found[0])), int(right[0]) / max(1, int(table.gold.sum()))
+    score = PRF(int(right[0]), int(found[0]), int(table.gold.sum()))
+    return score.precision or 0.0, score.recall or 0.0
 
 
 def tolerance(table: EntityTable) -> float:
