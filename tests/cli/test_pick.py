@@ -256,10 +256,31 @@ def test_the_guide(model, tmp_path, monkeypatch):
     Path("all_train").mkdir()
     (copy,) = re.findall(r"^cp (.*)$", text, re.M)
     shutil.copy(*copy.split())
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
-    exec(code, {})
+    exec(guide_code("left.jsonl"), {})
     left = {each["text"] for each in lines(Path("left.jsonl"))}
     assert left == {doc.text for doc in docs[:2]}
+
+
+def guide_code(word: str) -> str:
+    """The one block of Python in the guide with that word."""
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf8"), re.S)
+    (code,) = (block for block in blocks if word in block)
+    return code
+
+
+def test_agreement_by_the_guide(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    nested = [{"start": 4, "end": 14, "label": "ORG"}, {"start": 4, "end": 6, "label": "GPE"}]
+    annotated = {
+        "ann": [("The US embassy", nested), ("In Oslo", []), ("Nobody", [])],
+        "bob": [("In Oslo", []), (" The US embassy", [{"start": 5, "end": 15, "label": "ORG"}])],
+    }
+    for name, texts in annotated.items():
+        rows = ({"text": text, "spans": spans, "answer": "accept"} for text, spans in texts)
+        Path("export.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf8")
+        run("convert", "prodigy", "train=export.jsonl", name)
+    exec(guide_code("score_nested"), {})
+    assert capsys.readouterr().out == "2 texts, 67%\nGPE: 0%\nORG: 100%\n"
 
 
 def accept(tool: str, path: str) -> None:
