@@ -57,6 +57,14 @@ class ConfiguredPipe(TrainablePipe):
         }
         self._check_settings()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises AttributeError for a setting: as an attribute it would change nothing."""
+        if name in (self.cfg or ()) and name not in STATE:
+            raise AttributeError(
+                self._says(f"set pipe.cfg[{name!r}]: pipe.{name} would change nothing")
+            )
+        super().__setattr__(name, value)
+
     def _check_settings(self, **options: Any) -> None:
         """Raise at once for wrong settings: they are no matter for a doc's error handler.
 

@@ -194,3 +194,13 @@ def test_the_docstring_says_what_a_setting_means():
     assert describe(Documented)["size"].meaning == 'how much: "few", or size: of all'
     with pytest.raises(ValueError, match="docstring of Silent must say what rate means"):
         describe(Silent)
+
+
+@pytest.mark.parametrize("name", ["threshold", "spans_key"])
+def test_a_setting_is_no_attribute(name) -> None:
+    pipe = spacy.blank("en").add_pipe("piqn_ner")
+    with pytest.raises(AttributeError, match=rf"'piqn_ner': set pipe.cfg\['{name}'\]"):
+        setattr(pipe, name, 0.3)
+    assert not hasattr(pipe, name)
+    pipe.note = 0.3
+    assert pipe.note == 0.3
