@@ -14,8 +14,10 @@ from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, Sp
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
     load_pipeline,
+    raw_examples,
     read_as_one,
     read_examples,
+    read_gold,
     short_names,
     use_gpu,
 )
@@ -133,7 +135,7 @@ def draw(
     unused = set(vary or {})
     for model, name in zip(models, short_names(models)):
         nlp = load_pipeline(model)
-        examples = read_examples(nlp, data_path)
+        examples, _ = raw_examples(nlp, read_gold(nlp, data_path), data_path)  # as `evaluate`
         chosen = _chosen(examples, spans_key, doc)
         try:
             table = run_pipeline(nlp, examples, spans_key).table

@@ -40,6 +40,7 @@ DetailsOpt = Annotated[
 ]
 BatchOpt = Annotated[int, typer.Option(min=1, help="Texts per batch of the pipeline")]
 INTERRUPTED = 130
+FIRST_IDS = 1000  # of a file, looked at before anything is annotated
 
 
 def annotate_cli(
@@ -83,23 +84,24 @@ def annotate_cli(
 
 
 def _check_ids(fragments: "List[Fragment]", columns: "Columns") -> None:
-    """Warn where files count their texts anew: their first ids are the same. To compare all ids
-    would be a sort of the whole input."""
+    """Warn of an id that comes again among the first ones of the files, as where each counts its
+    texts anew. To compare all ids would be a sort of the whole input."""
     from spacy_nested_ner.scale.inputs import read
 
     known = set()
     for fragment in [each for each in fragments if not each.first][:SHOWN]:
         try:
-            (name, *_), _ = next(read(fragment, columns, size=1))
+            ids, _ = next(read(fragment, columns, size=FIRST_IDS))
         except (ValueError, OSError):  # a worker that reads it will say so
             continue
-        if name in known:
-            msg.warn(
-                f"Several files have a text with the id {name!r}. Joining rows by id would mix "
-                "the entities of different texts."
-            )
-            return
-        known.add(name)
+        for name in ids:
+            if name in known:
+                msg.warn(
+                    f"Several texts have the id {name!r}. Joining rows by id would mix the "
+                    "entities of different texts."
+                )
+                return
+            known.add(name)
 
 
 def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:

@@ -377,11 +377,13 @@ def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str
     speed = f"{pipeline['speed']['words_per_second'] or 0:,.0f} words per second."
     if drawn is None:
         return speed
-    return f"{drawn['level']:.0%} interval of F: {_interval(drawn['intervals'][0]['f'])}; {speed}"
+    interval = _interval(drawn["intervals"][0]["f"])
+    return f"{drawn['level']:.0%} interval of F over {drawn['units']} texts: {interval}; {speed}"
 
 
 def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
     level = f"{drawn['level']:.0%} interval"
+    msg.text(f"Intervals are over {drawn['units']} texts; the sentences of a text stay together.")
     rows = [
         (name, *(_interval(each[measure]) for measure in ("f", "macro_f")))
         for name, each in zip(names, drawn["intervals"])

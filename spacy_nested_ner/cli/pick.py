@@ -67,7 +67,8 @@ def pick_cli(
 
     with failing("Cannot pick texts. Nothing was written."):
         tool = _tool(format, output_path)
-        texts = file_texts(texts_path, text, output_path)
+        # A split of what is annotated keeps a document together by this id.
+        texts = file_texts(texts_path, text, output_path, of_documents=True)
         use_gpu(gpu_id)
         keep_few_shapes()
         nlp = load_pipeline(model)

@@ -20,15 +20,17 @@ BATCH = 250
 SHOWN = 10
 
 
-def file_texts(path: Path, column: str, output: Optional[Path]) -> Iterator[Tuple[str, Text]]:
+def file_texts(
+    path: Path, column: str, output: Optional[Path], of_documents: bool = False
+) -> Iterator[Tuple[str, Text]]:
     """Each text of a file or folder with its id, read as they are asked for. output: see
-    `input_files`.
+    `input_files`. of_documents: see `Columns`.
 
     Raises ValueError if there are none, or if they cannot be read.
     """
     from spacy_nested_ner.scale.inputs import Columns, checked, cut, read
 
-    columns = Columns(column)
+    columns = Columns(column, of_documents=of_documents)
     fragments = list(cut(files_to_read(path, output), columns))
     if not fragments:
         raise ValueError(f"{path} holds no texts.")

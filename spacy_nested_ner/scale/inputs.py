@@ -6,12 +6,15 @@ import csv
 import json
 import os
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+
+import srsly
 
 from spacy_nested_ner.corpora.parsing.archives import unpacked
 from spacy_nested_ner.files import as_written
@@ -35,10 +38,15 @@ Pair = Tuple[Optional[str], Text]
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that are read. id: None takes "id" where there is one."""
+    """Names of the columns that are read, and what ids are.
+
+    id: None takes "id" where there is one. of_documents: sentences of one document in a `.spacy`
+    file have its id; otherwise each has its number behind that.
+    """
 
     text: str = "text"
     id: Optional[str] = None
+    of_documents: bool = False
 
 
 @dataclass(frozen=True)
@@ -468,11 +476,27 @@ def _read_docs(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
 
     docs = _doc_bin(path)
+    ids = _doc_ids(docs, columns.of_documents)[place:]
     for name in ("tokens", "spaces", "flags", "cats", "span_groups", "user_data"):
         setattr(docs, name, getattr(docs, name)[place : place + FRAGMENT_ROWS])
-    for doc in docs.get_docs(spacy.blank("xx").vocab):
-        name = doc.user_data.get("doc_id")
-        yield None if name is None else str(name), raw_text(doc) or doc.text
+    for name, doc in zip(ids, docs.get_docs(spacy.blank("xx").vocab)):
+        yield name, raw_text(doc) or doc.text
+
+
+def _doc_ids(docs: Any, of_documents: bool) -> List[Optional[str]]:
+    """Of each doc; see `Columns`."""
+    data = ({} if each is None else srsly.msgpack_loads(each) for each in docs.user_data)
+    names = [each.get("doc_id") for each in data]
+    ids = [None if name is None else str(name) for name in names]
+    if of_documents:
+        return ids
+    often = {name for name, count in Counter(ids).items() if name and count > 1}
+    seen: Dict[str, int] = Counter()
+    for i, name in enumerate(ids):
+        if name in often:
+            seen[name] += 1
+            ids[i] = f"{name}:{seen[name]}"
+    return ids
 
 
 @dataclass(frozen=True)

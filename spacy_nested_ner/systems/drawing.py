@@ -26,11 +26,11 @@ def new_figure(width: float, height: float, **settings: Any) -> Any:
     return figure, figure.subplots(**settings)
 
 
-def whole_numbers(axis: Any) -> None:
-    """No ticks between whole numbers."""
+def whole_numbers(axis: Any, most: int = 10) -> None:
+    """No ticks between whole numbers, and no more than about so many."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_locator(MaxNLocator(most, integer=True))
 
 
 def plain(text: str) -> str:

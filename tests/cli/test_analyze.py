@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import spacy
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 
+from spacy_nested_ner.cli.analyze import draw
 from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline
 
@@ -48,6 +50,21 @@ def test_several_pipelines_as_png(data, tmp_path):
     names = sorted(path.name for path in out.iterdir())
     assert names == ["f1_by_length.png", "one-ner-offsets.png", "two-ner-offsets.png"]
     assert (out / names[0]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_f1_by_length_is_from_raw_text(tmp_path):
+    """As that of `evaluate`: the tokens of the data are others."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("span_ruler", config={"spans_key": "sc"}).add_patterns(
+        [{"label": "GPE", "pattern": "Oslo"}]
+    )
+    nlp.to_disk(tmp_path / "model")
+    doc = Doc(nlp.vocab, words=["in", "Os", "lo"], spaces=[True, False, False])
+    doc.spans["sc"] = [doc.char_span(3, 7, label="GPE")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
+    figure = draw([str(tmp_path / "model")], tmp_path / "gold.spacy")["f1_by_length"]
+    (line,) = figure.axes[0].lines
+    assert np.nan_to_num(line.get_ydata(), nan=-1).tolist() == [-1, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evaluated import pairs, random_table
+from evaluated import make_doc, pairs, random_table, table_of
 from hypothesis import given, settings
 
 from spacy_nested_ner.evaluation.scores import bootstrap as module
-from spacy_nested_ner.evaluation.scores.bootstrap import MEASURES, bootstrap, doc_counts
+from spacy_nested_ner.evaluation.scores.bootstrap import MEASURES, bootstrap, unit_counts
 from spacy_nested_ner.evaluation.scores.metrics import by_label, macro, strict
 
 GOLD = [[(0, 3, "A"), (1, 2, "B")], [(0, 1, "A")], [], [(2, 5, "B"), (2, 3, "B")]]
@@ -21,7 +21,7 @@ def tables():
 
 def test_counts_of_docs(tables):
     """Right, predicted, gold of A and of B in each doc."""
-    assert doc_counts(tables[0]).tolist() == [
+    assert unit_counts(tables[0]).tolist() == [
         [[1, 2, 1], [0, 0, 1]],
         [[0, 0, 1], [0, 0, 0]],
         [[0, 1, 0], [0, 0, 0]],
@@ -29,9 +29,24 @@ def test_counts_of_docs(tables):
     ]
 
 
+def test_sentences_of_a_text_are_drawn_together(tables):
+    """Docs 0 and 2 are of one text; of a single text its docs are drawn."""
+    names = ["a", None, "a", 7]
+    golds = [make_doc(list("wxyzvu"), spans) for spans in GOLD]
+    found = [make_doc(list("wxyzvu"), spans) for spans in WEAK]
+    for doc, name in zip(golds, names):
+        doc.user_data["doc_id"] = name
+    by_doc = unit_counts(tables[0])
+    expected = np.stack([by_doc[0] + by_doc[2], by_doc[1], by_doc[3]])
+    assert unit_counts(table_of(golds, found)).tolist() == expected.tolist()
+    for doc in golds:
+        doc.user_data["doc_id"] = "a"
+    assert unit_counts(table_of(golds, found)).tolist() == by_doc.tolist()
+
+
 def test_intervals_agree_with_scoring_every_sample(tables):
     """Each sample put together from docs and scored by the ordinary metrics."""
-    drawn = bootstrap([doc_counts(table) for table in tables], samples=40, seed=3)
+    drawn = bootstrap([unit_counts(table) for table in tables], samples=40, seed=3)
     weights = np.random.default_rng(3).multinomial(4, [0.25] * 4, size=40)
     values = []
     for found in (WEAK, GOOD):
@@ -56,7 +71,7 @@ def test_intervals_agree_with_scoring_every_sample(tables):
 
 
 def test_a_pipeline_is_no_better_than_itself(tables):
-    drawn = bootstrap([doc_counts(tables[0])] * 2)
+    drawn = bootstrap([unit_counts(tables[0])] * 2)
     assert drawn["intervals"][0] == drawn["intervals"][1]
     for measure in MEASURES:
         same = {"difference": 0.0, "interval": [0.0, 0.0], "better": 0.5}
@@ -64,7 +79,7 @@ def test_a_pipeline_is_no_better_than_itself(tables):
 
 
 def test_what_is_drawn_depends_on_the_seed_alone(tables, monkeypatch):
-    counts = [doc_counts(table) for table in tables]
+    counts = [unit_counts(table) for table in tables]
     once = bootstrap(counts, seed=1, samples=50)
     monkeypatch.setattr(module, "CHUNK", 9)
     assert bootstrap(counts, seed=1, samples=50) == once
@@ -74,9 +89,9 @@ def test_what_is_drawn_depends_on_the_seed_alone(tables, monkeypatch):
 @settings(max_examples=30, deadline=None)
 @given(pairs())
 def test_intervals_of_a_perfect_pipeline_and_of_one_doc(data):
-    counts = doc_counts(random_table(data))
+    counts = unit_counts(random_table(data))
     drawn = bootstrap([counts], samples=20)["intervals"][0]
     assert all(0 <= low <= high <= 1 for low, high in drawn.values())
-    one = doc_counts(random_table(data[:1]))
+    one = unit_counts(random_table(data[:1]))
     score = strict(random_table(data[:1])).f or 0.0
     assert bootstrap([one], samples=5)["intervals"][0]["f"] == pytest.approx([score, score])

@@ -189,7 +189,7 @@ def test_the_guide_reads_the_output_in_pandas_and_duckdb(model, tmp_path, monkey
 
 def test_two_workers_write_the_same(model, parts, whole, tmp_path):
     printed = annotate(model, parts, tmp_path / "out", "--workers", 2)
-    assert "Several files" not in printed
+    assert "Several texts" not in printed
     assert files(tmp_path / "out") == files(whole)
 
 
@@ -297,7 +297,7 @@ def test_files_that_count_their_texts_anew_are_told_of(model, tmp_path):
         (folder / f"{name}.txt").write_text("p53\n", "utf8")
     (folder / "_c.csv").write_text("id,text\n1,p53\n", "utf8")
     printed = annotate(model, folder, tmp_path / "out")
-    assert "Several files have a text with the id '1'" in printed
+    assert "Several texts have the id '1'" in printed
     assert "name starts with _" in printed and "_c.csv" in printed
 
 

@@ -203,6 +203,24 @@ def test_docs_of_a_spacy_file(tmp_path):
     assert rows[4][1] == "the text."
 
 
+@pytest.mark.parametrize(
+    "ids, own",
+    [
+        (["A", "B", "A", "A", None], ["A:1", "B", "A:2", "A:3", "a.spacy:5"]),
+        (["A", 7, 7, "", ""], ["A", "7:1", "7:2", "a.spacy:4", "a.spacy:5"]),
+    ],
+)
+def test_sentences_of_a_document_have_ids_of_their_own(tmp_path, ids, own):
+    nlp = spacy.blank("en")
+    docs = [nlp.make_doc(f"text {i}.") for i in range(len(ids))]
+    for doc, name in zip(docs, ids):
+        doc.user_data["doc_id"] = name
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
+    assert [name for name, _ in everything(tmp_path / "a.spacy")[0]] == own
+    found = [name for name, _ in everything(tmp_path / "a.spacy", Columns(of_documents=True))[0]]
+    assert found == [str(name or f"a.spacy:{i}") for i, name in enumerate(ids, start=1)]
+
+
 def test_a_folder_of_all_kinds(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "1.txt").write_text("one\n")

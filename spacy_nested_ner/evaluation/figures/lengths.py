@@ -26,7 +26,7 @@ def plot_lengths(systems: Mapping[str, Mapping[str, PRF]]) -> Any:
     gold = [max((g[n].gold for g in systems.values() if n in g), default=0) for n in used]
     counts.bar(range(len(used)), gold, color="0.6")
     axes.set(title="F1 by length of the entity", ylabel="F1", ylim=(-0.02, 1.02))
-    whole_numbers(counts.yaxis)
+    whole_numbers(counts.yaxis, 4)  # it is low
     counts.set(xlabel="words", ylabel="gold entities", xticks=range(len(used)), xticklabels=used)
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)

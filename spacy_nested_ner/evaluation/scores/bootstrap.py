@@ -1,5 +1,6 @@
-"""Confidence intervals by the paired bootstrap over docs (Efron and Tibshirani 1993; for pairs of
-systems Koehn 2004)."""
+"""Confidence intervals by the paired bootstrap over texts (Efron and Tibshirani 1993; for pairs of
+systems Koehn 2004). The sentences of a text are drawn together: they are alike, and drawn one by
+one they would give intervals that are too narrow."""
 
 from __future__ import annotations
 
@@ -17,23 +18,30 @@ CHUNK = 4_000_000
 """Weights drawn at a time, a limit to memory; what is drawn does not depend on it."""
 
 
-def doc_counts(table: EntityTable) -> np.ndarray:
-    """`(docs, labels, 3)` int: right, predicted and gold entities."""
-    cell = table.doc * len(table.labels) + table.label
-    size = table.docs * len(table.labels)
+def drawn_together(table: EntityTable) -> np.ndarray:
+    """`(docs,)` int, the unit of each doc: its text, or itself where all are of one text."""
+    return table.text if table.texts > 1 else np.arange(table.docs)
+
+
+def unit_counts(table: EntityTable) -> np.ndarray:
+    """`(units, labels, 3)` int: right, predicted and gold entities."""
+    unit = drawn_together(table)
+    units = int(unit.max(initial=-1)) + 1
+    cell = unit[table.doc] * len(table.labels) + table.label
+    size = units * len(table.labels)
     counts = [
         np.bincount(cell[chosen], minlength=size)
         for chosen in (table.right, table.predicted, table.gold)
     ]
-    return np.stack(counts, axis=1).reshape(table.docs, len(table.labels), 3)
+    return np.stack(counts, axis=1).reshape(units, len(table.labels), 3)
 
 
 def bootstrap(
     counts: Sequence[np.ndarray], samples: int = 1000, seed: int = 0
 ) -> Dict[str, List[Dict[str, Any]]]:
-    """Draw docs with replacement, the same ones for all pipelines, and score each sample.
+    """Draw units with replacement, the same ones for all pipelines, and score each sample.
 
-    counts: of each pipeline, see `doc_counts`; all on the same docs.
+    counts: of each pipeline, see `unit_counts`; all on the same docs.
     RETURNS: "intervals", for each pipeline and measure (`MEASURES`) the `[low, high]` percentiles;
         "differences", for each pair and measure how much better the second is than the first,
         its percentiles, and the share of samples in which it is better (a draw counts half).
@@ -65,20 +73,20 @@ def bootstrap(
 
 def _samples(counts: Sequence[np.ndarray], samples: int, seed: int) -> Iterator[List[np.ndarray]]:
     rng = np.random.default_rng(seed)
-    docs = len(counts[0])
+    units = len(counts[0])
     values = [each.astype(np.float64) for each in counts]
-    size = max(1, CHUNK // docs)
+    size = max(1, CHUNK // units)
     for first in range(0, samples, size):
         rows = min(size, samples - first)
-        weights = rng.multinomial(docs, np.full(docs, 1 / docs), size=rows).astype(np.float64)
+        weights = rng.multinomial(units, np.full(units, 1 / units), size=rows).astype(np.float64)
         yield [_measures(weights, each) for each in values]
 
 
 def _measures(weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """`(samples, measures)` float; what is not defined is 0. Labels that do not occur in a sample
     are left out of its macro mean."""
-    docs, labels, _ = counts.shape
-    totals = (weights @ counts.reshape(docs, 3 * labels)).reshape(len(weights), labels, 3)
+    units, labels, _ = counts.shape
+    totals = (weights @ counts.reshape(units, 3 * labels)).reshape(len(weights), labels, 3)
     right, predicted, gold = np.moveaxis(totals.sum(axis=1), -1, 0)
     both = totals[..., 1] + totals[..., 2]
     occur = np.maximum((both > 0).sum(axis=1), 1)

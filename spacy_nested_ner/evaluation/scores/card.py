@@ -117,8 +117,10 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
     md.add(_table(md, "", rows))
     if report["bootstrap"] is not None:
         low, high = report["bootstrap"]["intervals"][0]["f"]
-        level = report["bootstrap"]["level"]
-        md.add(f"{level:.0%} interval of F: {_percent(low)} to {_percent(high)}.")
+        level, units = (report["bootstrap"][name] for name in ("level", "units"))
+        md.add(
+            f"{level:.0%} interval of F over {units} texts: {_percent(low)} to {_percent(high)}."
+        )
     groups = {**strict, "by_length": in_steps(strict["by_length"])}
     for title, column, group in GROUPS:
         if groups[group]:

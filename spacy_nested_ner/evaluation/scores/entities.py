@@ -31,6 +31,9 @@ class EntityTable:
 
     depth, nested and crowd are taken from the gold annotation alone, so that a predicted entity
     counts in the same group whatever else was predicted.
+
+    text: `(docs,)` int, index of the text that each doc is a part of: docs with the same
+    `doc.user_data["doc_id"]` are sentences of one, a doc without one stands alone.
     """
 
     doc: np.ndarray
@@ -48,9 +51,15 @@ class EntityTable:
     nested: np.ndarray
     crowd: np.ndarray
     labels: Tuple[str, ...]
+    text: np.ndarray
     docs: int
     sentences: int
     words: int
+
+    @property
+    def texts(self) -> int:
+        """How many texts the docs are of."""
+        return int(self.text.max(initial=-1)) + 1
 
     @property
     def right(self) -> np.ndarray:
@@ -87,11 +96,16 @@ def entity_table(
     predictions: what `read_entities` gave for the predicted docs, in the same order.
     """
     rows: List[_Row] = []
+    texts: Dict[int | str, int] = {}
+    text_of_doc: List[int] = []
     docs = sentences = words = 0
     for reference, predicted in zip(references, predictions, strict=True):
         gold = read_entities(reference, spans_key, ents) or {}
         text = _Text(reference)
         rows.extend(_rows(text, gold, predicted, docs, sentences))
+        name = reference.user_data.get("doc_id")
+        key = docs if name in (None, "") else str(name)
+        text_of_doc.append(texts.setdefault(key, len(texts)))
         docs += 1
         sentences += len(text.sentence_starts)
         words += len(text.word_starts)
@@ -104,6 +118,7 @@ def entity_table(
         name: np.array(values, dtype=kinds.get(name, float if name == "score" else np.int64))
         for name, values in columns.items()
     }
+    arrays["text"] = np.array(text_of_doc, dtype=np.int64)
     return EntityTable(**arrays, labels=labels, docs=docs, sentences=sentences, words=words)
 
 

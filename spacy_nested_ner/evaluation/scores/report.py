@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_nested_ner.evaluation.scores.bootstrap import LEVEL, bootstrap, doc_counts
+from spacy_nested_ner.evaluation.scores.bootstrap import LEVEL, bootstrap, unit_counts
 from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
 from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
@@ -163,8 +163,8 @@ def data_facts(run: Run) -> Dict[str, int]:
 def compare_runs(
     runs: Sequence[Run], samples: int = 1000, seed: int = 0
 ) -> Optional[Dict[str, Any]]:
-    """Bootstrap intervals of each run and of the differences of all pairs, see `bootstrap`. None
-    for data of one doc, which has nothing to draw from.
+    """Bootstrap intervals of each run and of the differences of all pairs, see `bootstrap`, and the
+    number of "units" that were drawn from. None for data of one doc.
 
     RAISES (ValueError): If the runs are not on the same data.
     """
@@ -172,8 +172,9 @@ def compare_runs(
         raise ValueError("The pipelines have not been run on the same gold entities.")
     if runs[0].table.docs < 2 or not samples:
         return None
-    drawn = bootstrap([doc_counts(run.table) for run in runs], samples, seed)
-    return {"samples": samples, "seed": seed, "level": LEVEL, **drawn}
+    counts = [unit_counts(run.table) for run in runs]
+    drawn = bootstrap(counts, samples, seed)
+    return {"samples": samples, "seed": seed, "level": LEVEL, "units": len(counts[0]), **drawn}
 
 
 def _same_gold(a: EntityTable, b: EntityTable) -> bool:
