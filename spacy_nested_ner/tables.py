@@ -31,6 +31,11 @@ COLUMNS = {
 }
 """Of the table, with their types in pandas."""
 
+RETOKENIZED = (
+    "Tokens were merged or split after the spans were set: place a component that does so before "
+    "those that set spans."
+)
+
 
 def to_dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> List[Dict[str, Any]]:
     """The texts of docs with their spans and scores, ready for JSON; `doc.to_json` leaves the
@@ -44,6 +49,7 @@ def to_dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> List[Dic
     - "start", "end": characters (code points) of the text; ends are exclusive
     - "start_token", "end_token": tokens of the doc
     - "text", "label"
+    - "kb_id": only where it has one, as from what links entities to a knowledge base
     - "score": None where there is none
     - "depth": how many spans lie around it in the longest chain, itself included; 1 is outermost
     - "parent": index, in "spans", of the smallest span that contains it, None where none does. Of
@@ -61,7 +67,8 @@ def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataF
 
     Its columns are doc (number of the doc, from 0), start, end, start_token, end_token, text,
     label, score (NaN where there is none), depth, parent (row of the table, NA where there is
-    none). A doc without spans has no row; a table without rows has its columns and their types.
+    none), and kb_id if any span has one (NA for the others). A doc without spans has no row; a
+    table without rows has its columns and their types.
 
     Raises ImportError if pandas is missing, else as `to_dicts`.
     """
@@ -72,7 +79,9 @@ def to_frame(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> pd.DataF
             f"to_frame needs pandas: python -m pip install 'spacy_nested_ner[pandas]'. ({err})"
         ) from err
     rows = list(rows_of(dicts(docs, spans_key)))
-    return pd.DataFrame.from_records(rows, columns=[*COLUMNS]).astype(COLUMNS)
+    linked = {"kb_id": "object"} if any("kb_id" in row for row in rows) else {}
+    frame = pd.DataFrame.from_records(rows, columns=[*COLUMNS, *linked])
+    return frame.astype({**COLUMNS, **linked})
 
 
 def rows_of(found: Iterable[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
@@ -117,16 +126,30 @@ def docs_with_spans(
 def scored_spans(doc: Doc, spans_key: str) -> List[Scored]:
     """The spans of a doc and their scores, None where there is none. Outer spans come first.
 
-    Raises ValueError if the doc has no spans of that key; names those that it has.
+    Raises ValueError if the doc has no spans of that key, and names those that it has; if a
+    retokenizer has left spans without tokens.
     """
     from spacy_nested_ner.corpora.spans import span_order
 
     if spans_key not in doc.spans:
         keys = ", ".join(map(repr, doc.spans)) or "none"
         raise ValueError(f"the doc has no spans under {spans_key!r}. Its spans keys: {keys}.")
-    spans = list(doc.spans[spans_key])
+    try:
+        spans = list(doc.spans[spans_key])
+    except IndexError as err:
+        raise ValueError(f"the doc has spans behind its last token. {RETOKENIZED}") from err
+    if any(_is_displaced(doc, span) for span in spans):
+        warn(f"Spans have characters and tokens of different places. {RETOKENIZED}")
     scored = zip(spans, _scores(doc.spans[spans_key].attrs.get("scores"), len(spans)))
     return sorted(scored, key=lambda each: span_order(_char_span(each[0])))
+
+
+def _is_displaced(doc: Doc, span: Span) -> bool:
+    """Whether a retokenizer, which does not know of span groups, has moved other words there."""
+    return len(span) > 0 and (
+        doc[span.start].idx != span.start_char
+        or doc[span.end - 1].idx + len(doc[span.end - 1]) != span.end_char
+    )
 
 
 def _char_span(span: Span) -> Tuple[int, int, str]:
@@ -178,5 +201,6 @@ def plain(span: Span, score: Optional[float]) -> Dict[str, Any]:
         "end_token": span.end,
         "text": span.text,
         "label": span.label_,
+        **({"kb_id": span.kb_id_} if span.kb_id_ else {}),
         "score": score,
     }

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import spacy
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_nested_ner import to_dicts, to_frame
 from spacy_nested_ner.tables import COLUMNS, dicts, rows_of
@@ -124,6 +124,37 @@ def test_scores_of_other_spans_are_left_out_with_a_warning(scores):
     with pytest.warns(UserWarning, match="more or fewer spans than scores"):
         frame = to_frame(doc)
     assert frame["score"].isna().all() and frame["score"].dtype == "float64"
+
+
+def test_links_to_a_knowledge_base_are_kept():
+    doc = doc_of("The IL-2 gene.", [(1, 3, "DNA")], [0.5])
+    assert "kb_id" not in to_dicts(doc)[0]["spans"][0] and "kb_id" not in to_frame(doc)
+    linked = Span(doc, 1, 2, "protein", kb_id="KB-2")
+    doc.spans["sc"] = SpanGroup(doc, spans=[doc[1:3], linked])
+    outer, inner = to_dicts(doc)[0]["spans"]
+    assert "kb_id" not in outer and inner["kb_id"] == "KB-2"
+    frame = to_frame([doc_of("a b", [(0, 1, "A")]), doc])
+    assert [*frame] == [*COLUMNS, "kb_id"]
+    assert frame["kb_id"].isna().tolist() == [True, True, False]
+    assert frame["kb_id"][2] == "KB-2"
+
+
+@pytest.mark.parametrize("function", [to_dicts, to_frame])
+def test_spans_that_a_retokenizer_has_left_behind_are_told_of(function, recwarn):
+    def merged(start: int, end: int) -> Doc:
+        doc = doc_of("of the IL-2 gene in T cells now and then", [(2, 4, "DNA"), (5, 7, "cell")])
+        with doc.retokenize() as retokenizer:
+            retokenizer.merge(doc[start:end])
+        return doc
+
+    assert len(function(merged(7, 9))) and not recwarn
+    with pytest.warns(UserWarning, match="different places. Tokens were merged or split"):
+        function(merged(0, 2))
+    doc = doc_of("in T cells", [(1, 3, "cell")])
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[0:2])
+    with pytest.raises(ValueError, match=r"Doc 0: .*behind its last token. Tokens were merged"):
+        function(doc)
 
 
 def test_a_score_that_is_no_number_is_none():

@@ -239,6 +239,8 @@ def _write(found: Iterator[Dict[str, Any]], with_ids: bool, kind: Format, file: 
         for each in found:
             text.write(json.dumps(each, ensure_ascii=False) + "\n")
     else:
-        writer = csv.DictWriter(text, [*COLUMNS, "id"] if with_ids else [*COLUMNS])
+        names = [*COLUMNS, "id"] if with_ids else [*COLUMNS]
+        # No kb_id: whether there are any is known at the end alone.
+        writer = csv.DictWriter(text, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows_of(found))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from typer.testing import CliRunner
 
 from spacy_nested_ner import to_dicts, to_frame
@@ -99,6 +99,25 @@ def test_standard_input(model):
     expected = to_dicts(spacy.load(model).pipe(["p53", "", "human T cells"]))
     for args in ([model], [model, "-"]):
         assert_same(lines(predict(*args, stdin=content).stdout), expected)
+
+
+@Language.component("tests_linker")
+def linker(doc: Doc) -> Doc:
+    group = doc.spans["sc"]
+    spans = [Span(doc, s.start, s.end, label=s.label, kb_id="KB-1") for s in group]
+    doc.spans["sc"] = SpanGroup(doc, attrs=group.attrs, spans=spans)
+    return doc
+
+
+def test_links_are_in_json_and_not_in_csv(model, tmp_path):
+    nlp = spacy.load(model)
+    nlp.add_pipe("tests_linker")
+    nlp.to_disk(tmp_path / "linked")
+    [found] = lines(predict(tmp_path / "linked", TEXTS[0]).stdout)
+    assert found["spans"] and all(span["kb_id"] == "KB-1" for span in found["spans"])
+    shown = predict(tmp_path / "linked", TEXTS[0], "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(shown, newline="")))
+    assert [*rows[0]] == [*COLUMNS] and len(rows) == len(found["spans"])
 
 
 def test_csv_is_the_table(model, tmp_path):
