@@ -271,10 +271,12 @@ def _hardware() -> str:
 
 
 def _processor(cpuinfo: str) -> str:
-    """Name and family of the first processor: in a cloud processors of different speed have one
-    name."""
+    """Name, family and model of the first processor: in a cloud processors of different speed have
+    one name."""
     first = cpuinfo.split("\n\n")[0]
     pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
     found = {key.strip(): value.strip() for key, value in pairs}
     name = found.get("model name") or platform.processor()
-    return f"{name} family {found['cpu family']}" if "cpu family" in found else name
+    if "cpu family" not in found:
+        return name
+    return f"{name} family {found['cpu family']} model {found.get('model', '?')}"

@@ -114,11 +114,12 @@ class ConfiguredPipe(TrainablePipe):
         """Settings of a kind, checked where the values are not those of the last time: every doc
         asks for them."""
         last = self._taken.get(kind)
+        values = dict(values)  # another thread may change `pipe.cfg` meanwhile
         types = [type(value) for value in values.values()]  # 1 is equal to True, and no flag
         if last is None or last.values != values or last.types != types:
             self._check_names()
             with self._named():
-                last = self._taken[kind] = Taken(dict(values), types, take(kind, values))
+                last = self._taken[kind] = Taken(values, types, take(kind, values))
         return last.settings
 
     def _check_names(self) -> None:

@@ -67,6 +67,19 @@ def test_a_card_is_written_anew(folder):
     assert notes.count("### Test scores") == notes.count("### Limits") == 1
 
 
+def test_a_threshold_that_was_changed_is_not_told_as_fitted(folder):
+    meta = srsly.read_json(folder / "model" / "meta.json")
+    report = srsly.read_json(folder / "metrics.json")
+    (used,) = report["pipelines"][0]["thresholds"]
+    own = {"threshold": used["threshold"], "f": 0.5}
+    for fits, kept in (
+        ({"ner": own, "other": {"threshold": 0.1, "f": 0.5}}, ["ner", "other"]),
+        ({"ner": {**own, "threshold": used["threshold"] + 0.1}}, []),
+    ):
+        found = card.described_meta({**meta, "thresholds": fits}, report, {})
+        assert found["thresholds"] == {name: fits[name] for name in kept}
+
+
 def test_a_copy_has_the_card(folder):
     model, copy = folder / "model", folder / "copy"
     before = (model / "meta.json").read_bytes()

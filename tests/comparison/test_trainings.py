@@ -47,7 +47,7 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     assert found == {"settings": {"minutes": 5}}
 
 
-def test_a_processor_has_its_family(tmp_path, monkeypatch) -> None:
+def test_a_processor_has_its_family_and_model(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(trainings, "CPUINFO", tmp_path / "cpuinfo")
 
     def processor() -> str:
@@ -58,7 +58,7 @@ def test_a_processor_has_its_family(tmp_path, monkeypatch) -> None:
     assert processor() == platform.processor()
     one = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC: 2\nflags\t:"
     for text, name in (
-        (f"{one}\n\n{one.replace('25', '26')}\n", "AMD EPYC: 2 family 25"),
+        (f"{one}\n\n{one.replace('25', '26')}\n", "AMD EPYC: 2 family 25 model 17"),
         ("processor\t: 0\nmodel name\t: ARMv8\n", "ARMv8"),
         ("processor\t: 0\nBogoMIPS\t: 50\n", platform.processor()),
         ("", platform.processor()),

@@ -60,6 +60,19 @@ def test_without_fast_products_the_result_is_the_same(monkeypatch):
     torch.testing.assert_close(layer(rows), expected)
 
 
+def test_a_cpu_without_the_instructions_is_not_given_the_products(monkeypatch):
+    """Where they are exact without, they take many times as long."""
+    monkeypatch.setattr(torch, "_int_mm", lambda a, b: a.int() @ b.int())
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(int8.platform, "machine", lambda: "x86_64")
+    found = {}
+    for has_them in (True, False):
+        known = {"avx2": True, "avx512_vnni": has_them}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda known=known: known)
+        found[has_them] = int8.has_int8_products.__wrapped__()
+    assert found == {True: True, False: False}
+
+
 def test_embeddings_are_rounded_row_by_row():
     table = nn.Embedding(50, WIDTH)
     ids = torch.arange(50).view(5, 10)

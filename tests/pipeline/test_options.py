@@ -9,6 +9,7 @@ import spacy
 import srsly
 from spacy.language import Language
 
+from spacy_nested_ner.pipeline import configured
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import Settings, defaults_of, describe, setting
 from spacy_nested_ner.systems import all_systems
@@ -204,3 +205,23 @@ def test_a_setting_is_no_attribute(name) -> None:
     assert not hasattr(pipe, name)
     pipe.note = 0.3
     assert pipe.note == 0.3
+
+
+def test_a_setting_that_changes_while_it_is_read_is_read_again(monkeypatch) -> None:
+    """As by another thread: what is remembered belongs to the values that were read."""
+    pipe = spacy.blank("en").add_pipe("piqn_ner")
+    taken = configured.take
+
+    def meanwhile(kind, values):
+        pipe.cfg["threshold"] = 0.9
+        return taken(kind, values)
+
+    monkeypatch.setattr(configured, "take", meanwhile)
+    pipe.cfg["threshold"] = 0.3
+    pipe.options()
+    monkeypatch.undo()
+    found = []
+    for threshold in (0.3, 0.9):
+        pipe.cfg["threshold"] = threshold
+        found.append(pipe.options().threshold)
+    assert found == [0.3, 0.9]

@@ -50,10 +50,21 @@ def described_meta(
     notes = [scores_in_words(report, scores), about.get("notes", "")]
     return {
         **meta,
+        **_known_thresholds(meta, scores),
         **about,
         "performance": performance,
         "notes": "\n\n".join(part for part in notes if part),
     }
+
+
+def _known_thresholds(meta: Mapping[str, Any], scores: Mapping[str, Any]) -> Dict[str, Any]:
+    """What `meta.json` tells of fitted thresholds, but for those that were changed since."""
+    if "thresholds" not in meta:
+        return {}
+    used = {each["component"]: each["threshold"] for each in scores["thresholds"]}
+    fits = meta["thresholds"].items()
+    kept = {name: fit for name, fit in fits if used.get(name, fit["threshold"]) == fit["threshold"]}
+    return {"thresholds": kept}
 
 
 def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bool:
