@@ -211,6 +211,7 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
     if verbose:
         for title, group in GROUPS:
             _table(title, _group_rows(group, pipelines), names, pipelines)
+        _print_errors(names, pipelines)
         _print_calibration(names, pipelines)
     _print_thresholds(names, pipelines)
     if len(names) == 1 and not verbose:
@@ -307,6 +308,28 @@ def _dig(values: Dict[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
     for key in keys:
         values = values.get(key, {})
     return values
+
+
+def _print_errors(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
+    """Kinds of errors; of one pipeline also which labels it takes for which."""
+    found = [pipeline["errors"] for pipeline in pipelines]
+    kinds = dict.fromkeys([*found[0]["predicted"], *found[0]["gold"]])
+    if len(names) == 1:
+        columns = {side: found[0][side] for side in ("predicted", "gold")}
+        title = "kind"
+    else:
+        columns = {n: {**each["gold"], **each["predicted"]} for n, each in zip(names, found)}
+        title = "predictions by kind"
+    rows = [(kind, *(str(each.get(kind, "")) for each in columns.values())) for kind in kinds]
+    aligns = ("l", *"r" * len(columns))
+    print_table(rows, header=(title, *columns), divider=True, aligns=aligns)
+    pairs = found[0]["confusions"] if len(names) == 1 else []
+    if pairs:
+        taken = [(each["gold"], each["predicted"], str(each["count"])) for each in pairs]
+        header = ("gold label", "predicted instead", "spans")
+        print_table(taken[:MOST_LABELS], header=header, divider=True, aligns=tuple("llr"))
+    if len(pairs) > MOST_LABELS:
+        msg.text(f"{len(pairs) - MOST_LABELS} rarer pairs of labels are in the file of --output.")
 
 
 def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:

@@ -477,8 +477,8 @@ def _read_docs(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
 
     docs = _doc_bin(path)
     ids = _doc_ids(docs, columns.of_documents)[place:]
-    for name in ("tokens", "spaces", "flags", "cats", "span_groups", "user_data"):
-        setattr(docs, name, getattr(docs, name)[place : place + FRAGMENT_ROWS])
+    for part in ("tokens", "spaces", "flags", "cats", "span_groups", "user_data"):
+        setattr(docs, part, getattr(docs, part)[place : place + FRAGMENT_ROWS])
     for name, doc in zip(ids, docs.get_docs(spacy.blank("xx").vocab)):
         yield name, raw_text(doc) or doc.text
 
@@ -490,13 +490,13 @@ def _doc_ids(docs: Any, of_documents: bool) -> List[Optional[str]]:
     ids = [None if name is None else str(name) for name in names]
     if of_documents:
         return ids
-    often = {name for name, count in Counter(ids).items() if name and count > 1}
-    seen: Dict[str, int] = Counter()
-    for i, name in enumerate(ids):
-        if name in often:
-            seen[name] += 1
-            ids[i] = f"{name}:{seen[name]}"
-    return ids
+    count = Counter(ids)
+    seen: Counter[Optional[str]] = Counter()
+    found: List[Optional[str]] = []
+    for name in ids:
+        seen[name] += 1
+        found.append(f"{name}:{seen[name]}" if name and count[name] > 1 else name)
+    return found
 
 
 @dataclass(frozen=True)

@@ -38,22 +38,12 @@ from spacy_nested_ner.evaluation.scores.entities import (
     no_gold,
     read_entities,
 )
+from spacy_nested_ner.evaluation.scores.errors import KINDS, kind_of_error
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
 from spacy_nested_ner.pipeline.scorer import solid_offsets
 
 MANY_LANGUAGES = ("xx", "mul", "")
-KINDS = (
-    "right",
-    "wrong label",
-    "wrong boundary",
-    "wrong label and boundary",
-    "spurious",
-    "missed",
-)
-"""right; wrong label on the span of a missed gold entity; right label on a span that overlaps one;
-neither, but overlapping one; a prediction that overlaps none; a gold entity that no wrong
-prediction overlaps. Gold entities that were not found have the kind of their best prediction."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +126,7 @@ def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Co
                 span.start,
                 span.end,
                 span.label_,
-                _kind(entity, others, none) if entity in missed | wrong else "right",
+                kind_of_error(entity, others, none) if entity in missed | wrong else "right",
                 order.place(*entity[:2])[0],
                 score,
             )
@@ -205,17 +195,6 @@ def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float
         entity: (spans[entity], None if np.isnan(score) else round(score, 4))
         for entity, score in (read_entities(doc, spans_key) or {}).items()
     }
-
-
-def _kind(entity: Entity, others: Set[Entity], none: str) -> str:
-    """How an error compares with the errors of the other side."""
-    start, end, label = entity
-    near = [other for other in others if other[0] < end and start < other[1]]
-    if any(other[:2] == (start, end) for other in near):
-        return "wrong label"
-    if any(other[2] == label for other in near):
-        return "wrong boundary"
-    return "wrong label and boundary" if near else none
 
 
 # The page

@@ -21,6 +21,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     no_gold,
     read_entities,
 )
+from spacy_nested_ner.evaluation.scores.errors import errors
 from spacy_nested_ner.evaluation.scores.metrics import (
     PRF,
     by_crowd,
@@ -137,6 +138,7 @@ def scores(run: Run) -> Dict[str, Any]:
         "classification": classification(table).to_dict(),
         "partial": partial(table).to_dict(),
         "type": type_only(table).to_dict(),
+        "errors": errors(table),
         "misaligned_predictions": int((table.predicted & ~table.fits).sum()),
         "calibration": calibration(table),
         "precision_at_coverage": precision_at_coverage(table),
