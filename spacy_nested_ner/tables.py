@@ -49,7 +49,8 @@ def to_dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> List[Dic
     - "start", "end": characters (code points) of the text; ends are exclusive
     - "start_token", "end_token": tokens of the doc
     - "text", "label"
-    - "kb_id": only where it has one, as from what links entities to a knowledge base
+    - "kb_id": only where it has one, as from what links entities to a knowledge base; "taught" in
+        what `nested-ner teach` wrote
     - "score": None where there is none
     - "depth": how many spans lie around it in the longest chain, itself included; 1 is outermost
     - "parent": index, in "spans", of the smallest span that contains it, None where none does. Of

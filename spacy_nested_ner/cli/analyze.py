@@ -13,10 +13,10 @@ from wasabi import msg
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
+    as_examples,
     load_pipeline,
     raw_examples,
     read_as_one,
-    read_examples,
     read_gold,
     short_names,
     use_gpu,
@@ -135,7 +135,8 @@ def draw(
     unused = set(vary or {})
     for model, name in zip(models, short_names(models)):
         nlp = load_pipeline(model)
-        examples, _ = raw_examples(nlp, read_gold(nlp, data_path), data_path)  # as `evaluate`
+        docs = read_gold(nlp, data_path)
+        examples, _ = raw_examples(nlp, docs, data_path)
         chosen = _chosen(examples, spans_key, doc)
         try:
             table = run_pipeline(nlp, examples, spans_key).table
@@ -145,7 +146,7 @@ def draw(
         what = remark(by_label(table), known=known_labels(nlp, spans_key))
         if what is not None:
             msg.warn(f"{name}: {what}")
-        made = _of_components(nlp, read_examples(nlp, data_path), chosen, vary or {})
+        made = _of_components(nlp, as_examples(nlp, docs, data_path), chosen, vary or {})
         if not made:
             msg.info(f"{name}: no component has figures of its own; only F1 by length is drawn.")
         figures.update({re.sub(r"[/\\:]", "-", f"{name}-{what}"): made[what] for what in made})

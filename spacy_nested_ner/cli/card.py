@@ -39,7 +39,12 @@ def card_cli(
     pipeline: `spacy package` makes the README from it."""
     import srsly
 
-    from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
+    from spacy_nested_ner.evaluation.scores.card import (
+        check_about,
+        described_meta,
+        is_of,
+        with_other_thresholds,
+    )
     from spacy_nested_ner.files import write_json, written_folder
 
     path = model / "meta.json"
@@ -53,6 +58,12 @@ def card_cli(
         try:
             meta = described_meta(srsly.read_json(path), report, facts)
             known = is_of(report, model, meta)
+            fits, thresholds = meta.get("thresholds", {}), report["pipelines"][0]["thresholds"]
+            fitted = {name: fit["threshold"] for name, fit in fits.items()}
+            for name in with_other_thresholds(model, fitted):
+                del fits[name]
+            scored = {each["component"]: each["threshold"] for each in thresholds}
+            others = with_other_thresholds(model, scored)
         except (AttributeError, KeyError, IndexError, TypeError) as err:
             problem = "is not what `nested-ner evaluate --output` writes. Evaluate again."
             raise ValueError(f"{metrics} {problem}") from err
@@ -67,6 +78,11 @@ def card_cli(
     if not known:
         name = report["pipelines"][0]["model"]
         msg.warn(f"{metrics} has scores of {name}. If that is not {model}, evaluate {model}.")
+    if others:
+        msg.warn(
+            f"{metrics} has scores at another threshold than that of {', '.join(others)} in "
+            f"{model}. Evaluate again."
+        )
     msg.good("Model card in")
     typer.echo(str(((output or model) / "meta.json").resolve()))
 

@@ -318,8 +318,8 @@ def _print_errors(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> 
         columns = {side: found[0][side] for side in ("predicted", "gold")}
         title = "kind"
     else:
-        columns = {n: {**each["gold"], **each["predicted"]} for n, each in zip(names, found)}
-        title = "predictions by kind"
+        columns = {name: each["predicted"] for name, each in zip(names, found)}
+        kinds, title = dict.fromkeys(found[0]["predicted"]), "predictions by kind"
     rows = [(kind, *(str(each.get(kind, "")) for each in columns.values())) for kind in kinds]
     aligns = ("l", *"r" * len(columns))
     print_table(rows, header=(title, *columns), divider=True, aligns=aligns)
@@ -401,12 +401,17 @@ def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str
     if drawn is None:
         return speed
     interval = _interval(drawn["intervals"][0]["f"])
-    return f"{drawn['level']:.0%} interval of F over {drawn['units']} texts: {interval}; {speed}"
+    return f"{drawn['level']:.0%} interval of F over {_drawn_from(drawn)}: {interval}; {speed}"
+
+
+def _drawn_from(drawn: Dict[str, Any]) -> str:
+    ((what, number),) = drawn["drawn"].items()
+    return f"{number} {what}"
 
 
 def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
     level = f"{drawn['level']:.0%} interval"
-    msg.text(f"Intervals are over {drawn['units']} texts; the sentences of a text stay together.")
+    msg.text(f"Intervals over {_drawn_from(drawn)}:")
     rows = [
         (name, *(_interval(each[measure]) for measure in ("f", "macro_f")))
         for name, each in zip(names, drawn["intervals"])

@@ -72,9 +72,9 @@ def predict_cli(
 ) -> None:
     """Find the entities of a text, or of each text of a file: offsets, label, score, nesting.
 
-    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame`; texts
-    from a file also get their id. The command stops at a text that cannot be read. For very many
-    texts use `annotate`.
+    JSON lines are what `spacy_nested_ner.to_dicts` gives, CSV is the table of `to_frame` without
+    `kb_id`; texts from a file also get their id. The command stops at a text that cannot be read.
+    For very many texts use `annotate`.
     """
     standard = getattr(sys.stdout, "buffer", None)
     with _aside(output_path is None), failing("Cannot predict."):
@@ -202,8 +202,12 @@ class _Found:
             check_key(self.model, self.spans_key, doc.spans)
             self.texts += 1
             self.entities += len(doc.spans[self.spans_key])
-            for found in dicts(doc, self.spans_key):
-                yield {"id": name, **found} if with_ids else found
+            try:
+                (found,) = dicts(doc, self.spans_key)
+            except ValueError as err:
+                problem = str(err).removeprefix("Doc 0: ")
+                raise ValueError(f"The text with the id {name!r}: {problem}") from err
+            yield {"id": name, **found} if with_ids else found
 
     def _usable(self, name: str, text: "Text") -> str:
         if not isinstance(text, str):
@@ -239,8 +243,8 @@ def _write(found: Iterator[Dict[str, Any]], with_ids: bool, kind: Format, file: 
         for each in found:
             text.write(json.dumps(each, ensure_ascii=False) + "\n")
     else:
-        names = [*COLUMNS, "id"] if with_ids else [*COLUMNS]
-        # No kb_id: whether there are any is known at the end alone.
-        writer = csv.DictWriter(text, names, extrasaction="ignore")
+        writer = csv.DictWriter(text, [*COLUMNS, "id"] if with_ids else [*COLUMNS])
         writer.writeheader()
-        writer.writerows(rows_of(found))
+        for row in rows_of(found):
+            row.pop("kb_id", None)  # the header is written before it is known whether there is one
+            writer.writerow(row)

@@ -59,7 +59,7 @@ class ConfiguredPipe(TrainablePipe):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Raises AttributeError for a setting: as an attribute it would change nothing."""
-        if name in (self.cfg or ()) and name not in STATE:
+        if name in (self.cfg or ()) and name not in STATE and not hasattr(type(self), name):
             raise AttributeError(
                 self._says(f"set pipe.cfg[{name!r}]: pipe.{name} would change nothing")
             )
@@ -117,14 +117,14 @@ class ConfiguredPipe(TrainablePipe):
         values = dict(values)  # another thread may change `pipe.cfg` meanwhile
         types = [type(value) for value in values.values()]  # 1 is equal to True, and no flag
         if last is None or last.values != values or last.types != types:
-            self._check_names()
+            self._check_names(values)
             with self._named():
                 last = self._taken[kind] = Taken(values, types, take(kind, values))
         return last.settings
 
-    def _check_names(self) -> None:
+    def _check_names(self, values: Mapping[str, Any]) -> None:
         known = [*names_of(PipeSettings), *names_of(self._options)]
-        problem = unknown_name([name for name in self.cfg if name not in STATE], known)
+        problem = unknown_name([name for name in values if name not in STATE], known)
         if problem is not None:
             raise ValueError(self._says(problem))
 

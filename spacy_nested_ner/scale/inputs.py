@@ -451,16 +451,25 @@ def _doc_bin(path: Path) -> Any:
     kept; its docs are packed still."""
     from spacy.tokens import DocBin
 
-    stat, docs = path.stat(), DocBin()
+    docs = DocBin()
     # copy() would pack it into bytes and back.
-    vars(docs).update(vars(_loaded_doc_bin(path, stat.st_mtime_ns, stat.st_size)))
+    vars(docs).update(vars(_loaded_doc_bin(path, *_changes(path))))
     return docs
+
+
+def _changes(path: Path) -> Tuple[int, int]:
+    """What tells a file that was changed."""
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
 
 
 @lru_cache(maxsize=1)
 def _loaded_doc_bin(path: Path, *_: int) -> Any:
     from spacy.tokens import DocBin
 
+    from spacy_nested_ner.msgpack import ask_packages_once
+
+    ask_packages_once()
     return DocBin().from_disk(path)
 
 
@@ -476,16 +485,18 @@ def _read_docs(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
 
     docs = _doc_bin(path)
-    ids = _doc_ids(docs, columns.of_documents)[place:]
+    ids = _doc_ids(path, columns.of_documents, *_changes(path))[place:]
     for part in ("tokens", "spaces", "flags", "cats", "span_groups", "user_data"):
         setattr(docs, part, getattr(docs, part)[place : place + FRAGMENT_ROWS])
     for name, doc in zip(ids, docs.get_docs(spacy.blank("xx").vocab)):
         yield name, raw_text(doc) or doc.text
 
 
-def _doc_ids(docs: Any, of_documents: bool) -> List[Optional[str]]:
-    """Of each doc; see `Columns`."""
-    data = ({} if each is None else srsly.msgpack_loads(each) for each in docs.user_data)
+@lru_cache(maxsize=1)
+def _doc_ids(path: Path, of_documents: bool, *changes: int) -> List[Optional[str]]:
+    """Of each doc of a file; see `Columns`."""
+    packed = _loaded_doc_bin(path, *changes).user_data
+    data = ({} if each is None else srsly.msgpack_loads(each, use_list=False) for each in packed)
     names = [each.get("doc_id") for each in data]
     ids = [None if name is None else str(name) for name in names]
     if of_documents:
@@ -494,8 +505,11 @@ def _doc_ids(docs: Any, of_documents: bool) -> List[Optional[str]]:
     seen: Counter[Optional[str]] = Counter()
     found: List[Optional[str]] = []
     for name in ids:
-        seen[name] += 1
-        found.append(f"{name}:{seen[name]}" if name and count[name] > 1 else name)
+        own = name
+        while name and count[name] > 1 and own in count:
+            seen[name] += 1
+            own = f"{name}:{seen[name]}"
+        found.append(own)
     return found
 
 

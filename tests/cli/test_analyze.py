@@ -53,7 +53,7 @@ def test_several_pipelines_as_png(data, tmp_path):
 
 
 def test_f1_by_length_is_from_raw_text(tmp_path):
-    """As that of `evaluate`: the tokens of the data are others."""
+    """The tokens of the data are others."""
     nlp = spacy.blank("en")
     nlp.add_pipe("span_ruler", config={"spans_key": "sc"}).add_patterns(
         [{"label": "GPE", "pattern": "Oslo"}]

@@ -67,17 +67,23 @@ def test_a_card_is_written_anew(folder):
     assert notes.count("### Test scores") == notes.count("### Limits") == 1
 
 
-def test_a_threshold_that_was_changed_is_not_told_as_fitted(folder):
-    meta = srsly.read_json(folder / "model" / "meta.json")
+def test_thresholds_that_are_not_those_of_the_pipeline(folder, tmp_path):
+    """A fitted one that was changed since is not told of; one that is not scored is warned of."""
     report = srsly.read_json(folder / "metrics.json")
     (used,) = report["pipelines"][0]["thresholds"]
-    own = {"threshold": used["threshold"], "f": 0.5}
-    for fits, kept in (
-        ({"ner": own, "other": {"threshold": 0.1, "f": 0.5}}, ["ner", "other"]),
-        ({"ner": {**own, "threshold": used["threshold"] + 0.1}}, []),
-    ):
-        found = card.described_meta({**meta, "thresholds": fits}, report, {})
-        assert found["thresholds"] == {name: fits[name] for name in kept}
+    shutil.copytree(folder / "model", tmp_path / "model")
+    path = tmp_path / "model" / "meta.json"
+    told = {}
+    for scored, fitted in ((0, 0), (0, 0.1), (0.1, 0)):
+        fits = {"ner": {"threshold": used["threshold"] + fitted, "f": 0.5}}
+        srsly.write_json(path, {**srsly.read_json(path), "thresholds": fits})
+        (other,) = report["pipelines"][0]["thresholds"] = [{**used}]
+        other["threshold"] += scored
+        srsly.write_json(tmp_path / "metrics.json", report)
+        printed = run("card", tmp_path / "model", tmp_path / "metrics.json")
+        has_fit = srsly.read_json(path)["thresholds"] == fits
+        told[scored, fitted] = (has_fit, "at another threshold than that of ner" in printed)
+    assert told == {(0, 0): (True, False), (0, 0.1): (False, False), (0.1, 0): (True, True)}
 
 
 def test_a_copy_has_the_card(folder):

@@ -67,6 +67,32 @@ def test_a_short_summary_and_all_of_it(folder):
     printed = run(*arguments, "--verbose")
     for title in ("words", "depth", "nesting", "entities in sentence", "95% interval micro F"):
         assert title in printed
+    for row in ("right 6 6", "missed 6", "Intervals over 9 docs:"):
+        assert row in printed
+
+
+def test_errors_and_labels_that_are_taken_for_others(folder):
+    wrong = ("evaluate", folder / "wrong" / "model", folder / "gold.spacy", "--verbose")
+    printed = run(*wrong)
+    report = evaluate.evaluate([str(folder / "wrong" / "model")], folder / "gold.spacy")
+    (pipeline,) = report["pipelines"]
+    for kind, count in pipeline["errors"]["predicted"].items():
+        assert f"{kind} {count}" in printed
+    for each in pipeline["errors"]["confusions"]:
+        assert f"{each['gold']} {each['predicted']} {each['count']}" in printed
+    assert pipeline["errors"]["confusions"]
+    both = run("evaluate", folder / "right" / "model", *wrong[1:])
+    assert "predictions by kind right/model wrong/model" in both and "missed" not in both
+
+
+def test_sentences_of_a_text_are_told_of(folder, tmp_path):
+    vocab = spacy.blank("en").vocab
+    docs = list(DocBin().from_disk(folder / "gold.spacy").get_docs(vocab))
+    for i, doc in enumerate(docs):
+        doc.user_data["doc_id"] = f"text {i % 3}"
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "gold.spacy")
+    printed = run("evaluate", folder / "right" / "model", tmp_path / "gold.spacy")
+    assert "95% interval of F over 3 texts: " in printed
 
 
 def test_evaluate_from_raw_text_and_with_gold_tokens(folder, tmp_path):

@@ -68,7 +68,7 @@ def test_a_cpu_without_the_instructions_is_not_given_the_products(monkeypatch):
     found = {}
     for has_them in (True, False):
         known = {"avx2": True, "avx512_vnni": has_them}
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda known=known: known)
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda known=known: known, raising=False)
         found[has_them] = int8.has_int8_products.__wrapped__()
     assert found == {True: True, False: False}
 

@@ -289,6 +289,11 @@ def test_a_run_without_any_entities_for_errors_alone_has_failed(model, tmp_path)
         assert pq.read_table(tmp_path / "out").num_rows == 3
 
 
+def test_an_id_that_comes_again_in_a_file_is_told_of(model, tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\nx,p53\ny,p53\nx,IL-2\n", "utf8")
+    assert "Several texts have the id 'x'" in annotate(model, tmp_path / "a.csv", tmp_path / "out")
+
+
 def test_files_that_count_their_texts_anew_are_told_of(model, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import spacy
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Token
 
 from spacy_nested_ner.scale import inputs
 from spacy_nested_ner.scale.inputs import Columns, InputError, checked, cut, input_files, read
@@ -208,13 +208,16 @@ def test_docs_of_a_spacy_file(tmp_path):
     [
         (["A", "B", "A", "A", None], ["A:1", "B", "A:2", "A:3", "a.spacy:5"]),
         (["A", 7, 7, "", ""], ["A", "7:1", "7:2", "a.spacy:4", "a.spacy:5"]),
+        (["A", "A:1", "A", "B", "B"], ["A:2", "A:1", "A:3", "B:1", "B:2"]),
     ],
 )
 def test_sentences_of_a_document_have_ids_of_their_own(tmp_path, ids, own):
     nlp = spacy.blank("en")
     docs = [nlp.make_doc(f"text {i}.") for i in range(len(ids))]
+    Token.set_extension("tests_inputs", default=None, force=True)
     for doc, name in zip(docs, ids):
         doc.user_data["doc_id"] = name
+        doc[0]._.tests_inputs = 1  # has a tuple as its key
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
     assert [name for name, _ in everything(tmp_path / "a.spacy")[0]] == own
     found = [name for name, _ in everything(tmp_path / "a.spacy", Columns(of_documents=True))[0]]

@@ -18,14 +18,10 @@ CHUNK = 4_000_000
 """Weights drawn at a time, a limit to memory; what is drawn does not depend on it."""
 
 
-def drawn_together(table: EntityTable) -> np.ndarray:
-    """`(docs,)` int, the unit of each doc: its text, or itself where all are of one text."""
-    return table.text if table.texts > 1 else np.arange(table.docs)
-
-
 def unit_counts(table: EntityTable) -> np.ndarray:
-    """`(units, labels, 3)` int: right, predicted and gold entities."""
-    unit = drawn_together(table)
+    """`(units, labels, 3)` int: right, predicted and gold entities of each text, or of each doc
+    where all are of one text."""
+    unit = table.text_of_doc if table.texts > 1 else np.arange(table.docs)
     units = int(unit.max(initial=-1)) + 1
     cell = unit[table.doc] * len(table.labels) + table.label
     size = units * len(table.labels)

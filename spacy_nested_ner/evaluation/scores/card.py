@@ -10,6 +10,7 @@ import filecmp
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+import srsly
 from spacy.util import get_package_path, is_package
 from wasabi import MarkdownRenderer
 
@@ -50,21 +51,22 @@ def described_meta(
     notes = [scores_in_words(report, scores), about.get("notes", "")]
     return {
         **meta,
-        **_known_thresholds(meta, scores),
         **about,
         "performance": performance,
         "notes": "\n\n".join(part for part in notes if part),
     }
 
 
-def _known_thresholds(meta: Mapping[str, Any], scores: Mapping[str, Any]) -> Dict[str, Any]:
-    """What `meta.json` tells of fitted thresholds, but for those that were changed since."""
-    if "thresholds" not in meta:
-        return {}
-    used = {each["component"]: each["threshold"] for each in scores["thresholds"]}
-    fits = meta["thresholds"].items()
-    kept = {name: fit for name, fit in fits if used.get(name, fit["threshold"]) == fit["threshold"]}
-    return {"thresholds": kept}
+def with_other_thresholds(model: Path, told: Mapping[str, Any]) -> List[str]:
+    """The components of a pipeline that have another threshold than the one that is told of
+    them."""
+    found = []
+    for name, threshold in told.items():
+        path = model / name / "cfg"
+        cfg = srsly.read_json(path) if path.is_file() else {}
+        if cfg.get("threshold", threshold) != threshold:
+            found.append(name)
+    return found
 
 
 def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bool:
@@ -128,10 +130,12 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
     md.add(_table(md, "", rows))
     if report["bootstrap"] is not None:
         low, high = report["bootstrap"]["intervals"][0]["f"]
-        level, units = (report["bootstrap"][name] for name in ("level", "units"))
-        md.add(
-            f"{level:.0%} interval of F over {units} texts: {_percent(low)} to {_percent(high)}."
+        level, ((what, number),) = (
+            report["bootstrap"]["level"],
+            report["bootstrap"]["drawn"].items(),
         )
+        interval = f"{_percent(low)} to {_percent(high)}"
+        md.add(f"{level:.0%} interval of F over {number} {what}: {interval}.")
     groups = {**strict, "by_length": in_steps(strict["by_length"])}
     for title, column, group in GROUPS:
         if groups[group]:

@@ -21,18 +21,18 @@ CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
 class EntityTable:
     """Every entity that is gold or predicted, one row each; an entity that is both has one row.
 
-    All arrays have the same length. doc, sentence: index, counted over the data. start, end:
-    characters of the doc without its whitespace. label: index into `labels`. gold, predicted: bool.
-    located: bool, its span is both gold and predicted, whatever the labels. fits: bool, its
-    boundaries are token boundaries of the reference. score: of the prediction, NaN where there is
-    none. length: words of the reference that it touches. depth: gold spans around it in the longest
-    chain, plus 1. nested: bool, it contains a gold span or is contained in one, or its span is that
-    of several gold entities. crowd: gold entities of its sentence.
+    All arrays but `text_of_doc` have the same length. doc, sentence: index, counted over the data.
+    start, end: characters of the doc without its whitespace. label: index into `labels`. gold,
+    predicted: bool. located: bool, its span is both gold and predicted, whatever the labels. fits:
+    bool, its boundaries are token boundaries of the reference. score: of the prediction, NaN where
+    there is none. length: words of the reference that it touches. depth: gold spans around it in
+    the longest chain, plus 1. nested: bool, it contains a gold span or is contained in one, or its
+    span is that of several gold entities. crowd: gold entities of its sentence.
 
     depth, nested and crowd are taken from the gold annotation alone, so that a predicted entity
     counts in the same group whatever else was predicted.
 
-    text: `(docs,)` int, index of the text that each doc is a part of: docs with the same
+    text_of_doc: `(docs,)` int, index of the text that each doc is a part of: docs with the same
     `doc.user_data["doc_id"]` are sentences of one, a doc without one stands alone.
     """
 
@@ -51,7 +51,7 @@ class EntityTable:
     nested: np.ndarray
     crowd: np.ndarray
     labels: Tuple[str, ...]
-    text: np.ndarray
+    text_of_doc: np.ndarray
     docs: int
     sentences: int
     words: int
@@ -59,7 +59,7 @@ class EntityTable:
     @property
     def texts(self) -> int:
         """How many texts the docs are of."""
-        return int(self.text.max(initial=-1)) + 1
+        return int(self.text_of_doc.max(initial=-1)) + 1
 
     @property
     def right(self) -> np.ndarray:
@@ -101,14 +101,14 @@ def entity_table(
     docs = sentences = words = 0
     for reference, predicted in zip(references, predictions, strict=True):
         gold = read_entities(reference, spans_key, ents) or {}
-        text = _Text(reference)
-        rows.extend(_rows(text, gold, predicted, docs, sentences))
+        places = _Text(reference)
+        rows.extend(_rows(places, gold, predicted, docs, sentences))
         name = reference.user_data.get("doc_id")
         key = docs if name in (None, "") else str(name)
         text_of_doc.append(texts.setdefault(key, len(texts)))
         docs += 1
-        sentences += len(text.sentence_starts)
-        words += len(text.word_starts)
+        sentences += len(places.sentence_starts)
+        words += len(places.word_starts)
     labels = tuple(sorted({row.label for row in rows}))
     index = {label: i for i, label in enumerate(labels)}
     columns = {name: [getattr(row, name) for row in rows] for name in _Row._fields}
@@ -118,7 +118,7 @@ def entity_table(
         name: np.array(values, dtype=kinds.get(name, float if name == "score" else np.int64))
         for name, values in columns.items()
     }
-    arrays["text"] = np.array(text_of_doc, dtype=np.int64)
+    arrays["text_of_doc"] = np.array(text_of_doc, dtype=np.int64)
     return EntityTable(**arrays, labels=labels, docs=docs, sentences=sentences, words=words)
 
 

@@ -165,8 +165,8 @@ def data_facts(run: Run) -> Dict[str, int]:
 def compare_runs(
     runs: Sequence[Run], samples: int = 1000, seed: int = 0
 ) -> Optional[Dict[str, Any]]:
-    """Bootstrap intervals of each run and of the differences of all pairs, see `bootstrap`, and the
-    number of "units" that were drawn from. None for data of one doc.
+    """Bootstrap intervals of each run and of the differences of all pairs, see `bootstrap`, and how
+    many "texts" or "docs" were drawn from. None for data of one doc.
 
     RAISES (ValueError): If the runs are not on the same data.
     """
@@ -176,7 +176,11 @@ def compare_runs(
         return None
     counts = [unit_counts(run.table) for run in runs]
     drawn = bootstrap(counts, samples, seed)
-    return {"samples": samples, "seed": seed, "level": LEVEL, "units": len(counts[0]), **drawn}
+    table = runs[0].table
+    # Docs of one text are drawn by themselves, and so are those that have no id of a text.
+    what = "texts" if 1 < table.texts < table.docs else "docs"
+    drawn_from = {what: len(counts[0])}
+    return {"samples": samples, "seed": seed, "level": LEVEL, "drawn": drawn_from, **drawn}
 
 
 def _same_gold(a: EntityTable, b: EntityTable) -> bool:
