@@ -128,14 +128,11 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
         ("boundaries alone", scores["localisation"]),
     ]
     md.add(_table(md, "", rows))
-    if report["bootstrap"] is not None:
-        low, high = report["bootstrap"]["intervals"][0]["f"]
-        level, ((what, number),) = (
-            report["bootstrap"]["level"],
-            report["bootstrap"]["drawn"].items(),
-        )
-        interval = f"{_percent(low)} to {_percent(high)}"
-        md.add(f"{level:.0%} interval of F over {number} {what}: {interval}.")
+    drawn = report["bootstrap"]
+    if drawn is not None:
+        ((what, number),) = drawn["drawn"].items()
+        interval = " to ".join(map(_percent, drawn["intervals"][0]["f"]))
+        md.add(f"{drawn['level']:.0%} interval of F over {number} {what}: {interval}.")
     groups = {**strict, "by_length": in_steps(strict["by_length"])}
     for title, column, group in GROUPS:
         if groups[group]:
