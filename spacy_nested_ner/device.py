@@ -1,7 +1,7 @@
 """From the host to the device in use."""
 
 from contextlib import contextmanager
-from typing import Iterator, Union
+from typing import Any, Iterator, Mapping, Union
 
 import numpy as np
 import torch
@@ -22,6 +22,12 @@ def device_in_use() -> torch.device:
             "or call spacy.require_cpu() before a pipeline is loaded or trained."
         )
     return device
+
+
+def cpu_capabilities() -> Mapping[str, Any]:
+    """What torch tells of the CPU, such as its instructions; empty for an older torch, which does
+    not tell."""
+    return torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
 
 
 def on_device(values: Union[np.ndarray, Tensor], device: Union[torch.device, str]) -> Tensor:

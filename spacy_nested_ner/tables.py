@@ -100,7 +100,12 @@ def rows_of(found: Iterable[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
 def dicts(docs: Union[Doc, Iterable[Doc]], spans_key: str = "sc") -> Iterator[Dict[str, Any]]:
     """What `to_dicts` gives, doc by doc."""
     for doc, spans in docs_with_spans(docs, spans_key):
-        yield {"text": doc.text, "spans": _placed(spans)}
+        yield as_dict(doc, spans)
+
+
+def as_dict(doc: Doc, spans: List[Scored]) -> Dict[str, Any]:
+    """What `to_dicts` gives of one doc. spans: its `scored_spans`."""
+    return {"text": doc.text, "spans": _placed(spans)}
 
 
 def docs_with_spans(

@@ -313,13 +313,13 @@ def _dig(values: Dict[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
 def _print_errors(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
     """Kinds of errors; of one pipeline also which labels it takes for which."""
     found = [pipeline["errors"] for pipeline in pipelines]
-    kinds = dict.fromkeys([*found[0]["predicted"], *found[0]["gold"]])
     if len(names) == 1:
         columns = {side: found[0][side] for side in ("predicted", "gold")}
         title = "kind"
     else:
         columns = {name: each["predicted"] for name, each in zip(names, found)}
-        kinds, title = dict.fromkeys(found[0]["predicted"]), "predictions by kind"
+        title = "predictions by kind"
+    kinds = dict.fromkeys(kind for each in columns.values() for kind in each)
     rows = [(kind, *(str(each.get(kind, "")) for each in columns.values())) for kind in kinds]
     aligns = ("l", *"r" * len(columns))
     print_table(rows, header=(title, *columns), divider=True, aligns=aligns)

@@ -194,7 +194,7 @@ class _Found:
         """
         from spacy_nested_ner.pipeline.tokens import make_doc
         from spacy_nested_ner.scale.pipelines import check_key, set_error_handler
-        from spacy_nested_ner.tables import dicts
+        from spacy_nested_ner.tables import as_dict, scored_spans
 
         set_error_handler(self.nlp, _fail)
         made = ((make_doc(self.nlp, self._usable(name, text)), name) for name, text in texts)
@@ -203,10 +203,9 @@ class _Found:
             self.texts += 1
             self.entities += len(doc.spans[self.spans_key])
             try:
-                (found,) = dicts(doc, self.spans_key)
+                found = as_dict(doc, scored_spans(doc, self.spans_key))
             except ValueError as err:
-                problem = str(err).removeprefix("Doc 0: ")
-                raise ValueError(f"The text with the id {name!r}: {problem}") from err
+                raise ValueError(f"The text with the id {name!r}: {err}") from err
             yield {"id": name, **found} if with_ids else found
 
     def _usable(self, name: str, text: "Text") -> str:

@@ -23,7 +23,7 @@ from thinc.backends import context_pools
 from thinc.util import torch2xp, xp2torch
 from torch import nn
 
-from spacy_nested_ner.device import device_in_use
+from spacy_nested_ner.device import cpu_capabilities, device_in_use
 from spacy_nested_ner.layers.int8 import is_int8
 from spacy_nested_ner.layers.packed_encoder import keep_memory
 from spacy_nested_ner.layers.quick_layers import with_quick_layers
@@ -39,9 +39,7 @@ def has_bfloat16(device: str) -> bool:
     """Whether a kind of device, "cpu" or "cuda", has instructions for products in bfloat16."""
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device != "cpu" or not hasattr(torch.cpu, "get_capabilities"):  # of an older torch
-        return False
-    known = torch.cpu.get_capabilities()
+    known = cpu_capabilities() if device == "cpu" else {}
     return any(known.get(name) for name in ("amx_bf16", "avx512_bf16"))
 
 

@@ -15,6 +15,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.device import cpu_capabilities
 from spacy_nested_ner.layers.attention import attend, split_parts
 
 LARGEST = 127
@@ -155,8 +156,8 @@ def has_int8_products() -> bool:
     """Whether this CPU multiplies int8 fast and without a rounding error."""
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
         return False
-    tells = hasattr(torch.cpu, "get_capabilities")
-    if tells and not torch.cpu.get_capabilities().get("avx512_vnni"):
+    known = cpu_capabilities()
+    if known and not known.get("avx512_vnni"):
         return False  # where oneDNN is exact then, it takes ten times as long as for float32
     # Of an older torch that is not known. Sums of two products may not fit where they are kept.
     signs = torch.tensor([[1], [-1]]).expand(2, 64)

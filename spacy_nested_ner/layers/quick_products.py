@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from spacy_nested_ner.device import cpu_capabilities
 from spacy_nested_ner.forks import in_forked_processes
 
 # Multiplications of a product below which it costs less than the choice of a library.
@@ -68,9 +69,9 @@ def _setting() -> Any:
 @functools.cache
 def is_quick() -> bool:
     """Whether oneDNN multiplies float32 faster than MKL, and as exactly."""
-    if not (hasattr(_setting(), "fp32_precision") and hasattr(torch.cpu, "get_capabilities")):
+    if not hasattr(_setting(), "fp32_precision"):
         return False  # an older torch
-    known = torch.cpu.get_capabilities()
+    known = cpu_capabilities()
     wide = known.get("avx_vnni") or known.get("avx512_vp2intersect")  # of AMD's, since Zen 5
     if "AMD" not in str(known.get("cpu_name", "")) or not (known.get("avx512_f") and wide):
         return False

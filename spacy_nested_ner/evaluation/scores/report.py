@@ -176,10 +176,8 @@ def compare_runs(
         return None
     counts = [unit_counts(run.table) for run in runs]
     drawn = bootstrap(counts, samples, seed)
-    table = runs[0].table
-    # Docs of one text are drawn by themselves, and so are those that have no id of a text.
-    what = "texts" if 1 < table.texts < table.docs else "docs"
-    drawn_from = {what: len(counts[0])}
+    units = len(counts[0])
+    drawn_from = {"texts" if units < runs[0].table.docs else "docs": units}
     return {"samples": samples, "seed": seed, "level": LEVEL, "drawn": drawn_from, **drawn}
 
 
