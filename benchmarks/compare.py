@@ -26,6 +26,7 @@ from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
 from benchmarks.systems import CONFIGS, SYSTEMS, add_embed, read, use_transformer
 from spacy_nested_ner.comparison import tables as comparison
+from spacy_nested_ner.comparison.provenance import digest
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train, train_each
@@ -132,7 +133,9 @@ def train_all(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
     are trained."""
     shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
     output = Path(shared.pop("output"))
-    shared.update(corpus=str(settings["corpus"]))
+    corpus = Path(settings["corpus"])
+    files = [corpus / f"{part}.spacy" for part in ("train", "dev", "test")]
+    shared.update(corpus=str(corpus), data=digest(path.read_bytes() for path in files))
     tasks = [
         Task({**shared, "system": name, "seed": number}, output / f"{name}_seed{number}.json")
         for number, name in itertools.product(settings["seed"], settings["system"])

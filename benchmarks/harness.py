@@ -16,8 +16,9 @@ import torch
 import typer
 from thinc.compat import has_cupy_gpu
 
-from spacy_nested_ner.comparison import trainings
+from spacy_nested_ner.comparison import provenance as origin
 from spacy_nested_ner.comparison.tables import results_in
+from spacy_nested_ner.comparison.trainings import other_settings
 from spacy_nested_ner.files import write_json
 
 # Options of several benchmarks.
@@ -28,8 +29,8 @@ NO_RESULTS = "{folder}: no results. Use the command `run` first."
 
 
 def provenance() -> Dict[str, Any]:
-    """Versions, machine and command of a result."""
-    return {**trainings.provenance(), "command": command()}
+    """Code, versions, machine and command of a result."""
+    return {**origin.provenance(), "command": command()}
 
 
 def command() -> str:
@@ -78,7 +79,7 @@ class Results:
         self.settings = settings
         self.is_new = True
         for run in self.file["runs"]:
-            if problem := trainings.other_settings(path, run, settings):
+            if problem := other_settings(path, run, settings):
                 raise typer.BadParameter(problem)
 
     def add(self, key: str, cell: Dict[str, Any]) -> None:

@@ -4,8 +4,9 @@ docs show them. Plain Python, so that both are made without torch."""
 import re
 import shlex
 import statistics
+from itertools import product
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from spacy_nested_ner.comparison.tables import Result, by_system, markdown, mean_of, tuned_means
 
@@ -14,7 +15,8 @@ TRAINING = ["encoder", "encoder, backward", "head", "head, backward", "assignmen
 TRAINING += ["gold alignment", "optimizer", "rest"]
 SHARES = {"prediction": PREDICTION, "training": TRAINING}
 
-REPEATED = ("--docs", "--draw", "--system")
+REPEATED = ("--draw", "--docs", "--system")
+Values = Tuple[FrozenSet[str], ...]  # of these options, of each
 
 # Corpus, encoder, training docs and time of a training.
 Budget = Tuple[str, str, str, str]
@@ -29,20 +31,40 @@ def runnable(command: str) -> str:
 
 def joined(commands: Iterable[str], output: str) -> List[str]:
     """Commands that differ in what can be repeated, `--docs`, `--draw` and `--system`, and in their
-    output, as one into this output."""
-    given: Dict[str, Set[Tuple[str, str]]] = {}
+    output, as few into this output. They train the same and nothing else."""
+    given: Dict[str, Set[Values]] = {}
     for command in commands:
         words = shlex.split(command)
         if "run" in words:
             words[words.index("run") + 2] = output
         names = [i for i, word in enumerate(words) if word in REPEATED]
         rest = [w for i, w in enumerate(words) if i not in names and i - 1 not in names]
-        options = given.setdefault(shlex.join(rest), set())
-        options.update((words[i], words[i + 1]) for i in names)
+        values = [[words[i + 1] for i in names if words[i] == name] for name in REPEATED]
+        # An option that is left out is one value of its own: its default.
+        each = product(*([frozenset([one]) for one in some] or [frozenset()] for some in values))
+        given.setdefault(shlex.join(rest), set()).update(each)
     return [
-        " ".join([command, *(shlex.join(each) for each in sorted(options, key=_by_number))])
-        for command, options in given.items()
+        " ".join([command, *(shlex.join(each) for each in _options(values))])
+        for command, runs in given.items()
+        for values in _merged(runs)
     ]
+
+
+def _merged(runs: Set[Values]) -> List[Values]:
+    """Runs that differ in the values of one option alone are one."""
+    for i in range(len(REPEATED)):
+        same: Dict[Tuple[Any, ...], FrozenSet[str]] = {}
+        for run in runs:
+            # The default is not known here, so it does not go with others.
+            key = (*run[:i], bool(run[i]), *run[i + 1 :])
+            same[key] = same.get(key, frozenset()) | run[i]
+        runs = {(*key[:i], values, *key[i + 1 :]) for key, values in same.items()}
+    return sorted(runs, key=_options)
+
+
+def _options(values: Values) -> List[Tuple[str, str]]:
+    pairs = [(name, value) for name, some in zip(REPEATED, values) for value in some]
+    return sorted(pairs, key=_by_number)
 
 
 def _by_number(option: Tuple[str, str]) -> Tuple[str, int, str]:

@@ -5,6 +5,7 @@ import base64
 import html
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Type
 
@@ -95,7 +96,7 @@ def comparison(folder: str) -> str:
     parts = [trainings.each_training(results), trainings.over_seeds(results)]
     commands = list(dict.fromkeys(result["command"] for result in results))
     commands.append(f"-m benchmarks.compare report {RESULTS}/{folder}")
-    parts += [machine(results[0]), shell(commands)]
+    parts += [machine(results), shell(commands)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -176,7 +177,7 @@ def growth_commands(folder: str) -> str:
     runs = read(folder, "growth.json")["runs"]
     commands = dict.fromkeys(run["command"] for run in runs)
     return "\n\n".join(
-        [machine(runs[0]), shell([*commands, f"-m benchmarks.growth report {RESULTS}/{folder}"])]
+        [machine(runs), shell([*commands, f"-m benchmarks.growth report {RESULTS}/{folder}"])]
     )
 
 
@@ -188,7 +189,7 @@ def shares(folder: str, what: str) -> str:
 def shares_command(folder: str) -> str:
     """What made the tables of shares."""
     result = read(folder, "shares.json")
-    return f"{machine(result)}\n\n{shell([result['command']])}"
+    return f"{machine([result])}\n\n{shell([result['command']])}"
 
 
 def cells(folder: str, file: str) -> str:
@@ -321,13 +322,21 @@ def with_commands(
     """A table, where its figures come from, and the commands that measured them: those of the
     results, unless others are given."""
     commands = commands or [*dict.fromkeys(result["command"] for result in results)]
-    return "\n\n".join([shown, machine(results[0]), shell(commands)])
+    return "\n\n".join([shown, machine(results), shell(commands)])
 
 
-def machine(result: Dict[str, Any]) -> str:
-    """Where the figures come from."""
+def machine(results: Sequence[Dict[str, Any]]) -> str:
+    """Where the figures come from; of several places, how many from each."""
+    places = Counter(map(_place, results))
+    if len(places) == 1:
+        return next(iter(places))
+    return "\n".join(f"- {count} of {len(results)}: {place}" for place, count in places.items())
+
+
+def _place(result: Dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    return f"{result['machine']}; {versions}."
+    code = f"; {result['date']}, commit {result['commit']}" if "commit" in result else ""
+    return f"{result['machine']}; {versions}{code}."
 
 
 def shell(commands: Sequence[str]) -> str:

@@ -264,17 +264,27 @@ def test_small_data_is_compared_on_the_same_draws() -> None:
 def test_commands_that_differ_in_what_can_be_repeated_are_one() -> None:
     run = "-m benchmarks.small_data run corpus"
     commands = [
-        f"{run} out/a --minutes 4 --docs 100 --draw 0 --draw 1 --system spancat",
+        f"{run} out/a --minutes 4 --docs 100 --draw 0 --system spancat",
         f"{run} out/b --minutes 4 --docs 50 --draw 1 --system 'a b'",
         f"{run} out/b --minutes 1",
+        f"{run} out/a --minutes 4 --docs 50 --draw 0 --draw 1 --system spancat",
+        f"{run} out/a --minutes 4 --docs 100 --draw 1 --system spancat",
+        f"{run} out/a --minutes 4 --docs 50 --draw 0 --system 'a b'",
+        f"{run} out/b --minutes 1 --draw 1",
         "-m benchmarks.ner_crf corpus out --draw 0",
     ]
-    assert tables.joined(commands, "results/c") == [
-        f"{run} results/c --minutes 4 --docs 50 --docs 100 --draw 0 --draw 1 --system 'a b' "
-        "--system spancat",
+    four = f"{run} results/c --minutes 4"
+    joined = [
+        f"{four} --docs 50 --docs 100 --draw 0 --draw 1 --system spancat",
+        # In one command with that, it would have read 100 docs, too.
+        f"{four} --docs 50 --draw 0 --draw 1 --system 'a b'",
         f"{run} results/c --minutes 1",
+        # Nor is a draw that is the default one with that which was asked for.
+        f"{run} results/c --minutes 1 --draw 1",
         "-m benchmarks.ner_crf corpus out --draw 0",
     ]
+    assert tables.joined(commands, "results/c") == joined
+    assert tables.joined([*commands, *commands], "results/c") == joined
 
 
 def test_ner_crf_of_edsnlp(tiny_bert, tmp_path) -> None:

@@ -4,9 +4,8 @@
 
 import itertools
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterator, List, Optional, Sequence
 
 import typer
 from wasabi import msg
@@ -63,13 +62,15 @@ class Plan:
 
     def to_dict(self) -> Dict[str, Any]:
         """As their results tell it, with a digest of the files that it names."""
+        from spacy_nested_ner.comparison.provenance import digest
+
         encoder = Path(self.encoder)
         own = sorted(encoder.iterdir()) if encoder.is_dir() else []
         own = [path for path in own if not path.name.startswith(".")]  # what a file manager adds
         contents = [part for path in (self.train, self.dev, self.test) for part in _contents(path)]
         contents += [path.read_bytes() for path in own if path.is_file()]
         paths = {"train": str(self.train), "dev": str(self.dev), "test": str(self.test)}
-        return {**asdict(self), **paths, "data": _digest(contents)}
+        return {**asdict(self), **paths, "data": digest(contents)}
 
 
 def compare_cli(
@@ -198,15 +199,8 @@ def _contents(path: Path) -> Iterator[bytes]:
         yield data
 
 
-def _digest(parts: Iterable[bytes]) -> str:
-    """Tells files or configs that have changed from those that were measured."""
-    digest = blake2b(digest_size=8)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
-
-
 def _task(config: Any, output: Path, settings: Dict[str, Any]) -> "Task":
+    from spacy_nested_ner.comparison.provenance import digest
     from spacy_nested_ner.comparison.trainings import Task
     from spacy_nested_ner.training.budget import limit_time
 
@@ -218,5 +212,5 @@ def _task(config: Any, output: Path, settings: Dict[str, Any]) -> "Task":
     limit_time(training, settings["minutes"], settings["cpu_clock"])
     name = f"{settings['system']}_seed{settings['seed']}"
     paths = dict.fromkeys(config["paths"])  # of the files the contents count
-    settings["config"] = _digest([config.merge({"paths": paths}).to_str().encode("utf8")])
+    settings["config"] = digest([config.merge({"paths": paths}).to_str().encode("utf8")])
     return Task(settings, output / f"{name}.json", config.to_str())

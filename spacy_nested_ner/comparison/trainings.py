@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import platform
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 import spacy
 import srsly
-import torch
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
@@ -23,6 +19,7 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 from thinc.api import Config
 
+from spacy_nested_ner.comparison.provenance import provenance
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     Fit,
     fit_thresholds,
@@ -38,16 +35,6 @@ from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
 PATHS = ("train", "dev", "test")
-CPUINFO = Path("/proc/cpuinfo")  # of Linux
-PACKAGES = [
-    "spacy_nested_ner",
-    "spacy",
-    "thinc",
-    "torch",
-    "numpy",
-    "transformers",
-    "spacy-transformers",
-]
 
 
 class Task(NamedTuple):
@@ -246,37 +233,3 @@ def train_and_score(task: Task) -> Dict[str, Any]:
     scores = scores_of(trained, Path(settings["test"]))
     save(trained, task.folder / "model")
     return {"training": training, **scores}
-
-
-def provenance() -> Dict[str, Any]:
-    """Versions and machine of a result."""
-    return {
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
-        "machine": f"{platform.system()}, {platform.machine()}, {_hardware()}",
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # transformers are an extra
-        return ""
-
-
-def _hardware() -> str:
-    """Processor, its cores, and the GPU if there is one."""
-    text = CPUINFO.read_text(encoding="utf8") if CPUINFO.exists() else ""
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{_processor(text)}, {os.cpu_count()} cores{gpu}"
-
-
-def _processor(cpuinfo: str) -> str:
-    """Name, family and model of the first processor: in a cloud processors of different speed have
-    one name."""
-    first = cpuinfo.split("\n\n")[0]
-    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
-    found = {key.strip(): value.strip() for key, value in pairs}
-    name = found.get("model name") or platform.processor()
-    if "cpu family" not in found:
-        return name
-    return f"{name} family {found['cpu family']} model {found.get('model', '?')}"

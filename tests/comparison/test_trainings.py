@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
 
 import pytest
 import srsly
 
-from spacy_nested_ner.comparison import trainings
-from spacy_nested_ner.comparison.trainings import Task, provenance, train_each
+from spacy_nested_ner.comparison.trainings import Task, train_each
 
 
 def die(task: Task) -> dict:
@@ -45,23 +43,3 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
         train_each([Task({"gpu_id": -1}, new)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
-
-
-def test_a_processor_has_its_family_and_model(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(trainings, "CPUINFO", tmp_path / "cpuinfo")
-
-    def processor() -> str:
-        before = f"{platform.system()}, {platform.machine()}, "
-        found, _ = provenance()["machine"].removeprefix(before).rsplit(f", {os.cpu_count()} cores")
-        return found
-
-    assert processor() == platform.processor()
-    one = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC: 2\nflags\t:"
-    for text, name in (
-        (f"{one}\n\n{one.replace('25', '26')}\n", "AMD EPYC: 2 family 25 model 17"),
-        ("processor\t: 0\nmodel name\t: ARMv8\n", "ARMv8"),
-        ("processor\t: 0\nBogoMIPS\t: 50\n", platform.processor()),
-        ("", platform.processor()),
-    ):
-        trainings.CPUINFO.write_text(text, encoding="utf8")
-        assert processor() == name
