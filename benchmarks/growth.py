@@ -41,6 +41,7 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 GENIA = ["DNA", "RNA", "protein", "cell_line", "cell_type"]
 ENTITY_WORDS = 8
+WORDS_PER_ENTITY = 10  # unless their number is what grows
 # Longest span of "unlimited": as long as the doc.
 UNLIMITED = 0
 
@@ -57,6 +58,7 @@ class Axis(NamedTuple):
 
 AXES = {
     "words": Axis([25, 100, 400, 1500, 4000], 1, 0, False, "words of one doc, prediction"),
+    "step": Axis([25, 100, 400, 1500, 4000], 1, 0, True, "words of one doc, training step"),
     "labels": Axis([5, 20, 114], 32, 25, False, "labels, prediction of 32 docs of 25 words"),
     "entities": Axis(
         [0, 5, 20, 60], 8, 80, True, "entities per doc, training step on 8 docs of 80 words"
@@ -83,8 +85,12 @@ class Cell(NamedTuple):
     @property
     def n_words(self) -> int:
         """Words of each doc."""
-        words = self.value if self.axis == "words" else AXES[self.axis].words
-        return max(1, words // self.shrink)
+        return max(1, (AXES[self.axis].words or self.value) // self.shrink)
+
+    @property
+    def n_entities(self) -> int:
+        """Gold entities of each doc, which only training looks at."""
+        return self.value if self.axis == "entities" else self.n_words // WORDS_PER_ENTITY
 
 
 @app.command()
@@ -133,8 +139,7 @@ def measure(
     sample = synthetic_docs(1, 2 * len(labels), labels, len(labels))
     nlp = untrained_system(cell.system, sample, transformer, **settings_of(cell, labels))
     encoder = encoder_alone(transformer, sample)
-    n_entities = cell.value if cell.axis == "entities" else 0
-    docs = synthetic_docs(axis.docs, cell.n_words, labels, n_entities)
+    docs = synthetic_docs(axis.docs, cell.n_words, labels, cell.n_entities)
     step = training_step if axis.training else prediction
     step(nlp, encoder, sample)  # what happens once is not measured
     alone, whole = step(nlp, encoder, docs)

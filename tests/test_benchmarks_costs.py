@@ -47,6 +47,21 @@ def test_growth_goes_on_where_it_stopped(tmp_path) -> None:
     assert (tmp_path / "growth.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.parametrize(
+    ("cell", "words", "entities"),
+    [
+        (growth.Cell("piqn_ner", "step", 400), 400, 40),
+        (growth.Cell("piqn_ner", "words", 400, 4), 100, 10),
+        (growth.Cell("piqn_ner", "entities", 60), 80, 60),
+        (growth.Cell("piqn_ner", "span", 0), 1500, 150),
+    ],
+)
+def test_docs_of_growth(cell, words, entities) -> None:
+    assert (cell.n_words, cell.n_entities) == (words, entities)
+    (doc,) = growth.synthetic_docs(1, cell.n_words, ["A", "B"], cell.n_entities)
+    assert (len(doc), len(doc.spans["sc"])) == (words, entities)
+
+
 def test_growth_shows_limits_and_flat_figures() -> None:
     found = {"seconds": 1.234, "ratio": 12.3, "mib": 5.4, "run": 0}
     cells = {

@@ -26,6 +26,11 @@ FEW_SENTENCES = 500
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
+# Words of a step, from which docs are too long to be counted by their number.
+LONG_STEP = 2_000
+# Words of a doc, from which a step over it takes gigabytes; docs/guide/corpora.md has figures.
+LONG_DOC = {CNN: 20_000, LISTENER: 20_000}
+LONG_DOC_OF_TRANSFORMER = 2_000
 # Each score on dev predicts it twice: to score it, and to choose the threshold that is saved.
 PREDICTIONS = 2
 # Of the time of a training, for scores on dev.
@@ -49,13 +54,15 @@ def shipped_config(name: str) -> Path:
 class Recipe:
     """A config, and in words why it is as it is.
 
-    batches: that the batcher makes of one pass over the training data. adversarial_steps: where
+    batches: that the batcher makes of one pass over the training data. words: of these data.
+    adversarial_steps: where
     there are fewer, adversarial training is left out. reasons: by subject. warnings: what deserves
     attention, entities that cannot be found first.
     """
 
     config: Config
     batches: int = 1
+    words: int = 0
     adversarial_steps: int = 0
     reasons: Dict[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
@@ -97,9 +104,14 @@ class Recipe:
             note += f", scored on the first {dev_docs} docs of dev"
         if steps < FEWEST_STEPS:
             least = math.ceil(FEWEST_STEPS * step / 6 / (1 - SCORING_SHARE)) / 10
+            words = self.words // self.batches
+            long = (
+                f" A step reads {words:,} words: shorter docs, as `nested-ner convert --sentences "
+                "rules` makes them, would make shorter steps."
+            )
             raise ValueError(
                 f"{minutes:g} minutes allow only {max(0, steps)} steps here. Give at least {least} "
-                f"minutes, enough for {FEWEST_STEPS} steps."
+                f"minutes, enough for {FEWEST_STEPS} steps.{long if words > LONG_STEP else ''}"
             )
         self.set_steps(steps, note)
 
@@ -133,16 +145,20 @@ def recipe_for(
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal training time"
-    train = {**report["train"], "sentences": count_sentences(train_path, spans_key, lang)}
+    sentences, longest = sentences_and_longest(train_path, spans_key, lang)
+    train = {**report["train"], "sentences": sentences}
     if optimize is None:
         optimize = goal_for(system.factory, encoder, train["sentences"])
         few = optimize is not None
         recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
+    recipe.words = train["tokens"]
+    if batches := fit_batches(config, train):
+        recipe.reasons["Batches"] = batches
     factories = tuple(get_system(name).factory for name in BEST_FIRST)
     others = (warning for warning in report["warnings"] if not warning.startswith(factories))
-    recipe.warnings = [*lost, *others]
+    recipe.warnings = [*lost, *too_long(longest, encoder), *others]
     recipe.batches = batches_of_a_pass(config)
     most = max(FEWEST_STEPS, MOST_PASSES * recipe.batches)
     recipe.set_steps(min(recipe.training["max_steps"], most))
@@ -197,18 +213,49 @@ def choose_system(limits: List[Mapping[str, Any]]) -> Tuple[System, List[str]]:
     return system, [f"{words}; no other system misses fewer."] if lost else []
 
 
-def count_sentences(path: Path, spans_key: str, lang: str) -> int:
+def sentences_and_longest(path: Path, spans_key: str, lang: str) -> Tuple[int, int]:
     """Sentences of annotated docs, by rule where the docs have no boundaries: to `inspect` such a
-    doc is one sentence, and few long texts would be few data."""
+    doc is one sentence, and few long texts would be few data. And words of the longest doc."""
     from spacy_nested_ner.cli.pipelines import blank_pipeline
     from spacy_nested_ner.corpora.docbin import read_docs
     from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
 
-    docs = (doc for doc in read_docs(path, blank_pipeline(lang).vocab) if spans_key in doc.spans)
-    return sum(
-        len(set_sentences(doc) if doc.has_annotation("SENT_START") else rule_sentences(doc))
-        for doc in docs
-    )
+    sentences = longest = 0
+    for doc in read_docs(path, blank_pipeline(lang).vocab):
+        if spans_key in doc.spans:
+            cut = set_sentences if doc.has_annotation("SENT_START") else rule_sentences
+            sentences += len(cut(doc))
+            longest = max(longest, len(doc))
+    return sentences, longest
+
+
+def fit_batches(config: Config, train: Mapping[str, Any]) -> str:
+    """Count words instead of docs where docs are long, as the configs for a CNN do. Returns in
+    words what it changed. train: of `inspect`."""
+    from spacy.util import load_config
+
+    batcher = config["training"]["batcher"]
+    if batcher["@batchers"] != "spacy.batch_by_sequence.v1":
+        return ""
+    docs = batcher["size"]
+    words = docs * train["tokens"] // train["documents"]
+    if words <= LONG_STEP:
+        return ""
+    by_words = load_config(shipped_config(f"{BEST_FIRST[0]}_cnn.cfg"))["training"]["batcher"]
+    config["training"]["batcher"] = dict(by_words)
+    return f"{by_words['size']} words or one doc; {docs} docs have {words:,} words"
+
+
+def too_long(longest: int, encoder: str) -> List[str]:
+    """A warning where the longest doc of the training data has so many words that a step over it
+    takes much memory."""
+    if longest <= LONG_DOC.get(encoder, LONG_DOC_OF_TRANSFORMER):
+        return []
+    return [
+        f"The longest doc of the training data has {longest:,} words. A step reads whole docs, "
+        "which takes much memory here: see 'Long documents' in docs/guide/corpora.md. "
+        "`nested-ner convert --sentences rules` makes short docs."
+    ]
 
 
 def check_minutes(minutes: float) -> None:
@@ -219,7 +266,7 @@ def check_minutes(minutes: float) -> None:
 
 def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:
     """What to optimize where nobody says; None for what the shipped config has. sentences: of
-    train, see `count_sentences`."""
+    train, see `sentences_and_longest`."""
     if sentences > FEW_SENTENCES or encoder in (CNN, LISTENER):
         return None
     gaining = [get_system(name).factory for name in ADVERSARIAL_FROM_FEW]
@@ -275,7 +322,8 @@ def transformer_in_words(config: Config) -> str:
 
 
 def described(split: Mapping[str, Any]) -> str:
-    """What `inspect` counted, in words. Its sentences are those of `count_sentences`."""
+    """What `inspect` counted, in words. Its sentences are those of
+    `sentences_and_longest`."""
     return (
         f"{split['sentences']} sentences, {split['entities']} entities of up to "
         f"{split['max_length']} words, nested up to {split['max_depth']} deep"

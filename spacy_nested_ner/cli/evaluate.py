@@ -235,6 +235,12 @@ def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
             "the words are known, not the text."
         )
     if not any(_differs(pipeline) for pipeline in pipelines):
+        cut = max(pipeline["documents_cut_into_sentences"] for pipeline in pipelines)
+        if cut:
+            return (
+                "Scored on raw text: the pipeline makes the same tokens as the data. It sets "
+                f"sentence boundaries in {cut} doc(s) that have none in the data."
+            )
         return "Scored on raw text: the pipeline makes the same tokens and sentences as the data."
     return "Scored on raw text: tokens and sentences are the pipeline's own."
 

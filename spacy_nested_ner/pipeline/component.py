@@ -76,8 +76,10 @@ from spacy_nested_ner.pipeline.segments import (
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
     knows_one_at_a_time,
+    knows_whole_docs,
     knows_words_alone,
     remember,
+    set_sentences,
     usual_length,
 )
 from spacy_nested_ner.pipeline.tokens import is_space
@@ -93,6 +95,12 @@ WHOLE_DOC = (
     "it learned from single sentences and now reads docs of more than {usual} words without "
     "sentence boundaries, where it may find little. Set split_sentences to true, or put a "
     "sentencizer, parser or senter before it"
+)
+
+CUT_DOC = (
+    "it learned from whole docs and now reads them sentence by sentence, so that it misses "
+    "entities across sentence boundaries. Put it before the sentencizer, parser or senter, or "
+    "train it on docs with sentence boundaries"
 )
 
 TOO_FAST = (
@@ -307,6 +315,9 @@ class NestedNER(SavedPipe):
             if any(lacks_sentences(doc, usual, len(doc)) for doc in docs):
                 self._warn_once("sentences", WHOLE_DOC.format(usual=usual))
             usual = None
+        is_new = "cut" not in self._warned and knows_whole_docs(self.cfg["learned_from"])
+        if is_new and any(len(set_sentences(doc)) > 1 for doc in docs):
+            self._warn_once("cut", CUT_DOC)
         return cut_segments(
             docs, settings.window, settings.stride, usual, self._leaves_out_whitespace(docs)
         )
@@ -456,7 +467,7 @@ class NestedNER(SavedPipe):
             feed_listeners(self.model, docs)
         batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments, draw=True))
         losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
-        self.cfg["learned_from"] = remember(self.cfg["learned_from"], docs)
+        self.cfg["learned_from"] = remember(self.cfg["learned_from"], docs, self._settings().window)
         if sgd is not None and sgd is not False:
             self.finish_update(sgd)
         return losses

@@ -17,8 +17,8 @@ from spacy_nested_ner.pipeline.tokens import is_space
 # Signs that end a sentence in any script that has some, as spaCy numbers words.
 ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
 # JSON, saved with the pipe. Texts: what training docs are cut into by sentence boundaries, whole
-# docs where none are set. `single` of them are one sentence by rule, `alone` are docs of their own,
-# `spaced` hold a token of whitespace.
+# docs where none are set. `single` of them are one sentence by rule that fits a window, `alone` are
+# docs of their own, `spaced` hold a token of whitespace.
 NOTHING_SEEN = {"texts": 0, "single": 0, "alone": 0, "spaced": 0, "words": 0, "squared_words": 0}
 # A pipe knows tokens of whitespace if one in so many of its texts held some.
 SPACED = 20
@@ -73,15 +73,20 @@ def between(starts: List[int], end: int) -> List[Tuple[int, int]]:
     return list(zip(starts, [*starts[1:], end]))
 
 
-def remember(seen: Dict[str, int], docs: Iterable[Doc]) -> Dict[str, int]:
-    """`seen`, which begins as `NOTHING_SEEN`, with the texts of these docs."""
+def remember(seen: Dict[str, int], docs: Iterable[Doc], window: int) -> Dict[str, int]:
+    """`seen`, which begins as `NOTHING_SEEN`, with the texts of these docs.
+
+    window: most words that are read at once. A longer text is no single sentence, even where no
+        sign ends one, as in a transcript.
+    """
     seen = dict(seen)
     for doc in docs:
         by_rule, texts, spaces = rule_starts(doc), set_sentences(doc), is_space(doc)
         seen["alone"] += len(texts) == 1
         for start, end in texts:
             seen["texts"] += 1
-            seen["single"] += bisect_right(by_rule, start) == bisect_left(by_rule, end)
+            is_one = bisect_right(by_rule, start) == bisect_left(by_rule, end)
+            seen["single"] += is_one and end - start <= window
             seen["spaced"] += bool(spaces[start:end].any())
             seen["words"] += end - start
             seen["squared_words"] += (end - start) ** 2
@@ -103,6 +108,12 @@ def knows_one_at_a_time(seen: Dict[str, int]) -> bool:
     """Whether most of the texts that a pipe learned from were single sentences and docs of their
     own, so that its encoder has never seen what stands around one."""
     return usual_length(seen) is not None and 2 * seen["alone"] > seen["texts"]
+
+
+def knows_whole_docs(seen: Dict[str, int]) -> bool:
+    """Whether most of the texts that a pipe learned from were docs of several sentences without
+    boundaries, so that entities may lie across these."""
+    return 2 * seen["single"] < seen["texts"] < 2 * seen["alone"]
 
 
 def knows_words_alone(seen: Dict[str, int]) -> bool:

@@ -60,6 +60,17 @@ def test_evaluate_one_pipeline(folder, tmp_path):
     assert report["warnings"] == [f"The pipeline cannot find 6 of 12 gold entities, {lacks}"]
 
 
+def test_sentences_that_only_the_pipeline_has_are_told_of(folder, tmp_path):
+    nlp = spacy.load(folder / "right" / "model")
+    nlp.add_pipe("sentencizer", first=True)
+    nlp.to_disk(tmp_path / "cut")
+    doc = nlp.make_doc("The IL-2 gene. It is active.")
+    doc.spans["sc"] = [Span(doc, 1, 3, "DNA")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
+    printed = run("evaluate", tmp_path / "cut", tmp_path / "gold.spacy")
+    assert "the same tokens as the data. It sets sentence boundaries in 1 doc(s) that" in printed
+
+
 def test_a_short_summary_and_all_of_it(folder):
     arguments = ("evaluate", folder / "right" / "model", folder / "gold.spacy")
     short = CliRunner().invoke(nested_ner_cli, [str(arg) for arg in arguments])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import spacy
 from spacy.cli.train import train
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 from typer.testing import CliRunner
 
@@ -113,6 +113,39 @@ def test_sentences_of_docs_without_boundaries_are_counted_by_rule(corpus, tmp_pa
     DocBin(docs=[doc]).to_disk(tmp_path / "long.spacy")
     printed = run(tmp_path / "long.spacy", corpus / "dev.spacy", tmp_path / "mine.cfg")
     assert "Data 600 sentences, 1 entities" in printed
+
+
+def test_long_docs_of_a_transformer_are_counted_by_words(corpus, tmp_path, tiny_bert) -> None:
+    """Sixteen of them would be too much for a step."""
+    doc = spacy.blank("en")("IL-2 rose. " * 600)
+    doc.spans["sc"] = [doc[:1]]
+    doc.spans["sc"][0].label_ = "protein"
+    DocBin(docs=[doc, doc]).to_disk(tmp_path / "long.spacy")
+    data, path = (tmp_path / "long.spacy", corpus / "dev.spacy"), tmp_path / "mine.cfg"
+    printed = run(*data, path, "--encoder", tiny_bert)
+    assert f"Batches 600 words or one doc; 16 docs have {16 * len(doc):,} words" in printed
+    assert "300 steps, 150.0 passes" in printed
+    assert "convert --sentences rules" not in printed
+    batcher = load_config(path)["training"]["batcher"]
+    assert batcher["@batchers"] == "spacy_nested_ner.batch_by_words.v1" and batcher["size"] == 600
+    DocBin(docs=[Doc.from_docs([doc, doc])]).to_disk(data[0])
+    printed = run(*data, path, "--encoder", tiny_bert, "--force")
+    assert f"The longest doc of the training data has {2 * len(doc):,} words." in printed
+    assert "longest doc" not in run(*data, path, "--force")  # a CNN has room for it
+    assert "longest doc" not in init(corpus, path, "--encoder", tiny_bert, "--force")
+    assert load_config(path)["training"]["batcher"]["size"] == 16
+
+
+def test_steps_over_long_docs_are_said_to_be_long(corpus, tmp_path, monkeypatch) -> None:
+    doc = spacy.blank("en")("IL-2 rose. " * 1000)
+    doc.spans["sc"] = [doc[:1]]
+    doc.spans["sc"][0].label_ = "protein"
+    DocBin(docs=[doc]).to_disk(tmp_path / "long.spacy")
+    monkeypatch.setattr(_recipe, "measure", lambda *_: (9.0, 0.3, 4))
+    data, path = (tmp_path / "long.spacy", corpus / "dev.spacy"), tmp_path / "mine.cfg"
+    printed = run(*data, path, "--minutes", 9, code=1)
+    assert f"enough for 300 steps. A step reads {len(doc):,} words: shorter docs" in printed
+    assert "A step reads" not in init(corpus, path, "--minutes", 9, code=1)
 
 
 @pytest.mark.parametrize(

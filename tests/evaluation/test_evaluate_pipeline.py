@@ -141,6 +141,18 @@ def test_sentences_are_the_pipelines_own():
     assert "add a sentencizer" not in differs and "trained senter" in differs
 
 
+def test_docs_without_sentences_that_the_pipeline_cuts():
+    nlp = spacy.blank("en")
+    docs = [nlp.make_doc(text) for text in ("IL-2 rose. It fell.", "IL-2 rose.")]
+    for doc in docs:
+        doc.spans["sc"] = [Span(doc, 0, 1, "protein")]
+    counts = ("documents_cut_into_sentences", "documents_with_other_sentences")
+    cut = evaluate_pipeline(rules("sentencizer"), docs).to_dict()
+    assert [cut[key] for key in counts] == [1, 0]
+    whole = evaluate_pipeline(rules(), docs).to_dict()
+    assert [whole[key] for key in counts] == [0, 0]
+
+
 @pytest.mark.parametrize(
     "factory",
     ["diffusion_ner", "piqn_ner", "locate_and_label_ner", "mrc_ner", "proposer_regressor_ner"],

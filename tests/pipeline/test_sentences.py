@@ -15,6 +15,7 @@ from spacy.training import Example
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
     knows_one_at_a_time,
+    knows_whole_docs,
     remember,
     rule_sentences,
     usual_length,
@@ -134,6 +135,21 @@ def test_a_pipe_that_learned_from_documents_reads_documents() -> None:
     assert (rows[:, 2] - rows[:, 1] == pipe.cfg["window"]).all()
 
 
+def test_whole_documents_that_are_cut_after_all_are_warned_about_once() -> None:
+    nlp = make_pipeline(examples=documents)
+    nlp.update(documents(nlp), sgd=nlp.create_optimizer())
+    pipe = nlp.get_pipe("ner")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=CUPY_WARNS)
+        pipe.predict([documents(nlp)[0].x, single(nlp)[0].x])
+    nlp.add_pipe("sentencizer", first=True)
+    with pytest.warns(UserWarning, match=r"'ner': it learned from whole docs .*before") as caught:
+        for eg in documents(nlp):
+            nlp(eg.x.text)
+    assert len(but_cupys(caught)) == 1
+
+
 def test_documents_with_sentence_boundaries_are_single_sentences() -> None:
     """As a sentencizer among the annotating components sets them."""
     nlp = make_pipeline(examples=documents)
@@ -158,14 +174,18 @@ def test_what_was_learned_from_is_saved_and_forgotten_by_initialize(learned, tmp
 def test_usual_length_by_hand() -> None:
     vocab = spacy.blank("en").vocab
     docs = [Doc(vocab, words=["w"] * n) for n in (8, 10, 12, 0)]
-    seen = remember(NOTHING_SEEN, docs)
+    seen = remember(NOTHING_SEEN, docs, 192)
     kinds = {"texts": 3, "single": 3, "alone": 3, "spaced": 0}
     assert seen == {**kinds, "words": 30, "squared_words": 308}
     assert usual_length(seen) == 14  # 10 + 2 * sqrt(8 / 3)
     assert usual_length(NOTHING_SEEN) is None
     many = Doc(vocab, words=["a", ".", "b", "."])
-    assert usual_length(remember(NOTHING_SEEN, [many, docs[0]])) is None
-    assert usual_length(remember(seen, [many])) is not None
+    assert usual_length(remember(NOTHING_SEEN, [many, docs[0]], 192)) is None
+    assert usual_length(remember(seen, [many], 192)) is not None
+    # A transcript has no signs, but is not read as one sentence.
+    transcript = Doc(vocab, words=["w"] * 193)
+    assert remember(NOTHING_SEEN, [transcript], 192)["single"] == 0
+    assert remember(NOTHING_SEEN, [transcript], 193)["single"] == 1
 
 
 @pytest.mark.parametrize(
@@ -188,7 +208,11 @@ def test_one_at_a_time_by_hand() -> None:
     (one, empty) = (Doc(VOCAB, words=words[:n]) for n in (6, 0))
     two = Doc(VOCAB, words=words, sent_starts=[i in (0, 3) for i in range(6)])
     several = Doc(VOCAB, words=["w", ".", "w", ".", "w"])  # by rule, without boundaries
-    assert knows_one_at_a_time(remember(NOTHING_SEEN, [one, one, one, empty, two]))
-    assert not knows_one_at_a_time(remember(NOTHING_SEEN, [one, one, two]))
-    assert not knows_one_at_a_time(remember(NOTHING_SEEN, [several, several, one]))
+    assert knows_one_at_a_time(remember(NOTHING_SEEN, [one, one, one, empty, two], 192))
+    assert not knows_one_at_a_time(remember(NOTHING_SEEN, [one, one, two], 192))
+    assert not knows_one_at_a_time(remember(NOTHING_SEEN, [several, several, one], 192))
     assert not knows_one_at_a_time(NOTHING_SEEN)
+    assert knows_whole_docs(remember(NOTHING_SEEN, [several, several, one], 192))
+    assert not knows_whole_docs(remember(NOTHING_SEEN, [several, one], 192))
+    assert not knows_whole_docs(remember(NOTHING_SEEN, [two, two, several], 192))
+    assert not knows_whole_docs(NOTHING_SEEN)

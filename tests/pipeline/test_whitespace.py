@@ -150,8 +150,8 @@ def test_a_pipe_that_learned_from_whitespace_reads_it():
 
 def test_what_is_known_of_whitespace_by_hand():
     words, spaced = Doc(VOCAB, words=["a", "b"]), Doc(VOCAB, words=["a", "\n", "b"])
-    assert knows_words_alone(remember(NOTHING_SEEN, [words] * 20 + [spaced]))
-    assert not knows_words_alone(remember(NOTHING_SEEN, [words] * 19 + [spaced]))
+    assert knows_words_alone(remember(NOTHING_SEEN, [words] * 20 + [spaced], 192))
+    assert not knows_words_alone(remember(NOTHING_SEEN, [words] * 19 + [spaced], 192))
     assert not knows_words_alone(NOTHING_SEEN)
 
 

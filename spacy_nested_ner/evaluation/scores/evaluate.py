@@ -56,7 +56,8 @@ class Evaluation:
         text is not known, from its words joined by blanks. gold: with gold tokens and sentences;
         the same as `raw` where no doc differs. without_text: docs of which only the words are
         known. other_tokens, other_sentences: docs whose tokens, or sentences, are not those that
-        the pipeline makes. thresholds: see `threshold_facts`.
+        the pipeline makes. cut: docs without sentence boundaries, in which the pipeline sets some.
+        thresholds: see `threshold_facts`.
     """
 
     run: Run
@@ -66,6 +67,7 @@ class Evaluation:
     without_text: int
     other_tokens: int
     other_sentences: int
+    cut: int
     thresholds: List[Dict[str, Any]]
 
     def to_dict(self) -> Dict[str, Any]:
@@ -77,6 +79,7 @@ class Evaluation:
             "documents_without_text": self.without_text,
             "documents_with_other_tokens": self.other_tokens,
             "documents_with_other_sentences": self.other_sentences,
+            "documents_cut_into_sentences": self.cut,
             "thresholds": self.thresholds,
             **scores(self.run),
         }
@@ -133,6 +136,7 @@ def evaluate_pipeline(
         without_text,
         sum(first.other_tokens),
         sum(first.other_sentences),
+        first.cut,
         [
             _facts(chosen, scored.found, each, ents and key == spans_key)
             for key, each in components.items()
@@ -162,14 +166,16 @@ def _trained_components(
 class _Predictions:
     """What was found in each doc, by spans key, down to the lowest thresholds.
 
-    other_tokens, other_sentences: of each doc, whether those of the reference are others. seconds:
-    spent on prediction, without tokenisation. words: tokens that were predicted on. keys: of
-    `doc.spans` that were used. answered: whether some doc has what is to be scored.
+    other_tokens, other_sentences: of each doc, whether those of the reference are others. cut: docs
+    that came back with sentence boundaries, which the references have not. seconds: spent on
+    prediction, without tokenisation. words: tokens that were predicted on. keys: of `doc.spans`
+    that were used. answered: whether some doc has what is to be scored.
     """
 
     found: List[Dict[str, Dict[Entity, float]]] = field(default_factory=list)
     other_tokens: List[bool] = field(default_factory=list)
     other_sentences: List[bool] = field(default_factory=list)
+    cut: int = 0
     seconds: float = 0.0
     words: int = 0
     keys: Set[str] = field(default_factory=set)
@@ -220,9 +226,10 @@ class _Predictor:
                 result.keys.update(doc.spans)
                 result.found.append(self._read(doc))
                 result.other_tokens.append(not same_tokens(reference, doc))
-                result.other_sentences.append(
-                    reference.has_annotation("SENT_START") and not same_sentences(reference, doc)
-                )
+                differs = not same_sentences(reference, doc)
+                has_sentences = reference.has_annotation("SENT_START")
+                result.other_sentences.append(has_sentences and differs)
+                result.cut += differs and not has_sentences
                 result.words += len(doc)
         result.seconds = clock.seconds
         return result
