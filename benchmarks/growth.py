@@ -192,7 +192,7 @@ def synthetic_docs(number: int, words: int, labels: List[str], n_entities: int) 
     """Docs of random words without sentence boundaries, with as many entities of up to eight words
     at random places, which may nest and cross. The labels take turns."""
     chance, vocab = random.Random(0), spacy.blank("en").vocab
-    vocabulary = [f"w{i}" for i in range(2000)]
+    vocabulary = [str(i) for i in range(2000)]  # of one or two word pieces, as words of a text
     docs = []
     for _ in range(number):
         doc = Doc(vocab, words=chance.choices(vocabulary, k=words))

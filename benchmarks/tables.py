@@ -485,6 +485,35 @@ def small_data(trials: Mapping[str, Sequence[Dict[str, Any]]], tuned: bool = Tru
     return markdown(["sentences", "draws", *(f"`{name}`" for name in names)], rows)
 
 
+def differences(results: Sequence[Dict[str, Any]], score: str = "f1_tuned") -> Dict[str, str]:
+    """F1 of each system minus that of `spancat`, the mean over the seeds that both have, with its
+    95 % interval: what a seed has in common, such as its sentences, does not count. {} without
+    `spancat`, or with one seed alone."""
+    by_seed = {
+        name: {each["settings"]["seed"]: each[score] for each in found}
+        for name, found in by_system(results).items()
+    }
+    yardstick = by_seed.pop("spancat", {})
+    found = {}
+    for name, scores in sorted(by_seed.items()):
+        pairs = [scores[seed] - yardstick[seed] for seed in scores if seed in yardstick]
+        if len(pairs) > 1:
+            mean = mean_of(pairs)
+            found[name] = f"{mean.value:+.1f} ± {mean.half:.1f}"
+    return found
+
+
+def few_differences(trials: Mapping[str, Sequence[Dict[str, Any]]], tuned: bool = True) -> str:
+    """One row for each number of sentences: `differences` of each system; "" if there are none."""
+    score = "f1_tuned" if tuned else "f1"
+    found = {int(name.split("_")[0]): differences(each, score) for name, each in trials.items()}
+    names = sorted({name for each in found.values() for name in each})
+    rows = [
+        [n, *(each.get(name, "-") for name in names)] for n, each in sorted(found.items()) if each
+    ]
+    return markdown(["sentences", *(f"`{name}`" for name in names)], rows) if rows else ""
+
+
 def frozen_layers(results: Sequence[Dict[str, Any]]) -> str:
     """One row for each number of layers that do not learn: mean F1 on test."""
     by_layers: Dict[int, List[Dict[str, Any]]] = {}

@@ -94,6 +94,9 @@ def comparison(folder: str) -> str:
     """The trainings in a folder of results, and the commands that made them."""
     results = trainings.results_in(ROOT / RESULTS / folder)
     parts = [trainings.each_training(results), trainings.over_seeds(results)]
+    if found := tables.differences(results):
+        each = ", ".join(f"`{name}` {difference}" for name, difference in found.items())
+        parts.append(f"Minus `spancat` of the same seed, F1 at the threshold of dev: {each}.")
     commands = list(dict.fromkeys(result["command"] for result in results))
     commands.append(f"-m benchmarks.compare report {RESULTS}/{folder}")
     parts += [machine(results), shell(commands)]
@@ -153,11 +156,14 @@ def small_data(folder: str, tuned: bool = True) -> str:
     """F1 by the number of sentences, and the commands that measured it: these only below the table
     at tuned thresholds, as both tables come from the same trainings."""
     found = trials(folder)
+    shown = tables.small_data(found, tuned)
+    if differences := tables.few_differences(found, tuned):
+        shown = f"{shown}\n\nMinus `spancat` on the same draws:\n\n{differences}"
     if not tuned:
-        return tables.small_data(found, tuned=False)
+        return shown
     results = flat(found)
     commands = tables.joined([result["command"] for result in results], f"results/{folder}")
-    return with_commands(tables.small_data(found), results, commands)
+    return with_commands(shown, results, commands)
 
 
 def frozen_layers(folder: str) -> str:

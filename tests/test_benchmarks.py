@@ -259,6 +259,13 @@ def test_small_data_is_compared_on_the_same_draws() -> None:
     assert row == "| 50 | 2 | 51.0 ± 12.7 | 31.0 ± 12.7 |"
     *_, row = tables.small_data({"50_docs": results}, tuned=False).splitlines()
     assert row == "| 50 | 2 | 41.0 ± 12.7 | 21.0 ± 12.7 |"
+    results[1].update(f1_tuned=0.54)  # 22 points ahead with one draw, 20 with the other: 18 wide
+    assert tables.differences(results) == {"piqn_ner": "+21.0 ± 12.7"}
+    assert tables.differences(results, "f1") == {"piqn_ner": "+20.0 ± 0.0"}
+    *_, row = tables.few_differences({"200_docs": results, "50_docs": results[:1]}).splitlines()
+    assert row == "| 200 | +21.0 ± 12.7 |"
+    assert tables.differences(results[:2]) == tables.differences(results[::2][:2]) == {}
+    assert tables.few_differences({"50_docs": results[:2]}) == ""
 
 
 def test_commands_that_differ_in_what_can_be_repeated_are_one() -> None:
