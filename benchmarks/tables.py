@@ -180,7 +180,7 @@ MEASURED = {
     "cupy_mib": ("of cupy alone, MiB", "{:.0f}"),
     "training_mib": ("training step, MiB", "{:.0f}"),
     "prediction": ("prediction, s", "{:.2f}"),
-    "training": ("training step, s", "{:.2f}"),
+    "training": ("training, s", "{:.2f}"),
     "read_ms": ("questions read, ms", "{:.0f}"),
     "kept_ms": ("questions kept, ms", "{:.0f}"),
     "n_spans": ("noisy spans", "{}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 BATCH = 250
 SHOWN = 10
+# Lines of a text file that are looked at, and characters that half of those of a broken text have.
+FIRST_LINES, LINE = 100, 30
 
 
 def file_texts(
@@ -46,12 +49,30 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
     if others:
         why = "unknown file type, name starts with _, unreadable, or a link to what is read anyway"
         msg.warn(f"Left out ({why}): {some(others)}")
-    if sum(kind_of(each) == ".txt" for _, each in files) > 1:
+    lines = [pair for pair in files if kind_of(pair[1]) == ".txt"]
+    if len(lines) > 1 or (lines and _breaks_sentences(lines)):
         msg.info(
             "Each line of a .txt file is read as one text. If each file is one text, see "
             "docs/guide/many_documents.md."
         )
     return files
+
+
+def _breaks_sentences(files: List[Tuple[str, Path]]) -> bool:
+    """Whether the first lines of text files look like those of one text: long, and many of them,
+    but not all, go on in lower case."""
+    from spacy_nested_ner.scale.inputs import Columns, cut, read
+
+    columns = Columns("text")
+    first = next(iter(cut(files, columns)), None)
+    if first is None:
+        return False
+    _, texts = next(iter(read(first, columns, size=FIRST_LINES)), ([], []))
+    found = [text.strip() for text in texts if isinstance(text, str)]
+    cased = [text for text in found if text[:1].islower() or text[:1].isupper()]
+    lower = sum(text[0].islower() for text in cased)
+    is_long = statistics.median(map(len, cased)) >= LINE if cased else False
+    return is_long and len(cased) / 5 <= lower < len(cased)
 
 
 def some(lines: List[str], separator: str = ", ") -> str:

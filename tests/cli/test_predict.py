@@ -261,6 +261,23 @@ def test_that_lines_are_texts_is_said_where_files_may_be(model, tmp_path):
         assert said_so == (name == "b")
 
 
+@pytest.mark.parametrize(
+    ("text", "said_so"),
+    [
+        ("The Supreme Court of the United\nStates of America has ruled that the\nstate may.\n", 1),
+        ("It binds the promoter of the gene.\nIt does so in human T cells alone.\n", 0),
+        ("it binds the promoter of the gene\nit does so in human t cells alone\n", 0),
+        ("p53\nIL-2 gene\nhuman T cells\n", 0),
+        ("\n1\n", 0),
+    ],
+    ids=["wrapped", "sentences", "lower case", "names", "no letters"],
+)
+def test_lines_of_one_text_are_told_of(model, tmp_path, text, said_so):
+    (tmp_path / "in.txt").write_text(text, encoding="utf8")
+    result = predict(model, tmp_path / "in.txt")
+    assert said(result).count("Each line of a .txt file is read as one text") == said_so
+
+
 def test_an_empty_standard_input(model):
     assert "The standard input holds no texts" in said(predict(model, stdin=b"", code=1))
 
