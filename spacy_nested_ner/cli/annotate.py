@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Dict, List, Optional
 
@@ -38,7 +39,9 @@ LimitOpt = Annotated[
 DetailsOpt = Annotated[
     bool, typer.Option("--details", help="Also write the text and depth of each entity")
 ]
-BatchOpt = Annotated[int, typer.Option(min=1, help="Texts per batch of the pipeline")]
+BatchOpt = Annotated[
+    int, typer.Option(min=1, help="Texts per batch of the pipeline; fewer if they are long")
+]
 INTERRUPTED = 130
 FIRST_IDS = 1000  # of a file, looked at before anything is annotated
 
@@ -91,10 +94,12 @@ def _check_ids(fragments: "List[Fragment]", columns: "Columns") -> None:
     known = set()
     for fragment in [each for each in fragments if not each.first][:SHOWN]:
         try:
-            ids, _ = next(read(fragment, columns, size=FIRST_IDS))
+            batches = read(fragment, columns, size=FIRST_IDS)
+            names = (name for ids, _ in batches for name in ids)
+            first = list(islice(names, FIRST_IDS))
         except (ValueError, OSError):  # a worker that reads it will say so
             continue
-        for name in ids:
+        for name in first:
             if name in known:
                 msg.warn(
                     f"Several texts have the id {name!r}. Joining rows by id would mix the "
@@ -119,9 +124,13 @@ def _run(job: "Job", fragments: "List[Fragment]", workers: int) -> None:
             lost = run(job, todo, workers, progress.add)
         except KeyboardInterrupt:
             progress.close()
-            msg.warn(
-                f"Interrupted. The fragments in {job.folder} are complete: continue with --resume."
+            is_any = any(is_whole(job.folder, each) for each in fragments)
+            have = (
+                f"The fragments in {job.folder} are complete: continue with --resume."
+                if is_any
+                else f"No fragment in {job.folder} is complete yet: --resume starts from the first."
             )
+            msg.warn(f"Interrupted. {have}")
             raise typer.Exit(INTERRUPTED) from None
         except (WorkersFail, OSError) as err:
             progress.close()

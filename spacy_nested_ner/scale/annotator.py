@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Union
 
-from spacy_nested_ner.scale.inputs import checked
+from spacy_nested_ner.scale.inputs import Pair, batched, checked
 from spacy_nested_ner.scale.pipelines import (
     LoadedPipeline,
     check_key,
@@ -71,7 +71,8 @@ class Annotator:
             contents wherever the annotator is used.
         text, id: names of the columns that are read.
         spans_key: key of the entities in doc.spans.
-        batch_size: texts that the pipeline is given at once; their words are forgotten after them.
+        batch_size: texts that the pipeline is given at once, fewer where these have more than a
+            million characters; their words are forgotten after them.
         on_error: "column" writes an error into its row, "raise" raises it.
         details: give text and depth of each entity, too.
         threads: of torch, in each process.
@@ -137,10 +138,15 @@ class Annotator:
         """For Spark: `df.mapInArrow(annotator.spark, annotator.ddl)`. Gives record batches of
         `batch_size` rows at most."""
         for batch in batches:
-            for start in range(0, batch.num_rows, self.batch_size):
-                part = batch.slice(start, self.batch_size)
-                ids, texts = self._column(part, self.id), self._column(part, self.text)
-                yield self.annotate(ids_of(ids), texts_of(texts, self.text))
+            for pairs in batched(self._pairs(batch), self.batch_size):
+                yield self.annotate([name for name, _ in pairs], [text for _, text in pairs])
+
+    def _pairs(self, batch: pa.RecordBatch) -> Iterator[Pair]:
+        """Ids and texts. Few are unpacked at once: the batch may hold long ones."""
+        for start in range(0, batch.num_rows, self.batch_size):
+            part = batch.slice(start, self.batch_size)
+            ids, texts = self._column(part, self.id), self._column(part, self.text)
+            yield from zip(ids_of(ids), texts_of(texts, self.text))
 
     @property
     def actor(self) -> type:

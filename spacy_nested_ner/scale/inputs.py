@@ -5,14 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import os
-import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import (
+    IO,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import srsly
 
@@ -21,7 +33,13 @@ from spacy_nested_ner.files import as_written
 from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, is_text, texts_of
 
 FRAGMENT_ROWS = 5_000
-"""Rows of a fragment of a file that has no parts of its own."""
+"""Most rows of a fragment of a file that has no parts of its own."""
+FRAGMENT_BYTES = 3_000_000
+"""After so many it ends, too: six novels, for example; 5,000 sentences have fewer."""
+WORD_BYTES = 5
+"""Of a word in a `.spacy` file, about: its texts are packed."""
+BATCH_CHARACTERS = 1_000_000
+"""Most characters of a batch of several texts: their docs are in memory together."""
 PARQUET_ROWS = 64
 """Rows of a Parquet file that are unpacked at once: a repeated text takes no place in it."""
 LONGEST_FIELD = 1 << 27
@@ -170,8 +188,19 @@ def cut(files: Sequence[Tuple[str, Path]], columns: Columns, limit: int = 0) -> 
                     return
 
 
+def bytes_that_cut(fragments: Sequence[Fragment]) -> Optional[int]:
+    """`FRAGMENT_BYTES` if they end any of the fragments of a run, None if rows alone do."""
+    is_cut = any(
+        fragment.file == then.file
+        and fragment.rows < FRAGMENT_ROWS
+        and kind_of(Path(fragment.path)) != ".parquet"
+        for fragment, then in pairwise(fragments)
+    )
+    return FRAGMENT_BYTES if is_cut else None
+
+
 def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List[str], List[Text]]]:
-    """The ids and texts of a fragment, in batches; the texts are to be `checked`. A row without an
+    """The ids and texts of a fragment, `batched`; the texts are to be `checked`. A row without an
     id is called by its file and number, the first one 1.
 
     Raises InputError if the file is not what it was when it was cut.
@@ -179,8 +208,7 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
     path, done = Path(fragment.path), 0
     with _reading(fragment.file):
         pairs = KINDS[kind_of(path)].read(path, fragment.place, columns)
-        pairs = islice(pairs, fragment.rows)
-        while batch := list(islice(pairs, size)):
+        for batch in batched(islice(pairs, fragment.rows), size):
             start = fragment.first + done + 1
             ids = [
                 f"{fragment.file}:{start + i}" if not name else as_written(name)
@@ -190,6 +218,21 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
             yield ids, [text for _, text in batch]
     if done < fragment.rows:
         raise InputError(f"{fragment}: only {done} were found. Was the file changed? Start again")
+
+
+def batched(pairs: Iterable[Pair], size: int) -> Iterator[List[Pair]]:
+    """Batches of `size` texts, of fewer where these have more than `BATCH_CHARACTERS`."""
+    batch: List[Pair] = []
+    characters = 0
+    for pair in pairs:
+        length = len(pair[1]) if isinstance(pair[1], str) else 0
+        if batch and (len(batch) == size or characters + length > BATCH_CHARACTERS):
+            yield batch
+            batch, characters = [], 0
+        batch.append(pair)
+        characters += length
+    if batch:
+        yield batch
 
 
 @contextmanager
@@ -285,19 +328,19 @@ def _cut_lines(path: Path, is_row: Callable[[bytes], Any]) -> Iterator[Tuple[int
     """Places and sizes of the blocks of a file with a row on each line."""
     place = rows = end = 0
     with unpacked(path) as file:
-        most = _most_rows(file)
+        has_parts = file.seekable()  # what is packed cannot be begun in the middle
         for line in file:
             end += len(line)
             rows += bool(is_row(line))
-            if rows == most:
+            if has_parts and _is_full(rows, end - place):
                 yield place, rows
                 place, rows = end, 0
     yield place, rows
 
 
-def _most_rows(file: IO[bytes]) -> int:
-    """Of a fragment: what is packed cannot be begun in the middle."""
-    return FRAGMENT_ROWS if file.seekable() else sys.maxsize
+def _is_full(rows: int, size: int) -> bool:
+    """Whether a fragment of so many rows and bytes takes no more."""
+    return rows >= FRAGMENT_ROWS or size >= FRAGMENT_BYTES
 
 
 def text_lines(file: IO[bytes]) -> Iterator[Text]:
@@ -414,7 +457,7 @@ def _csv_columns(path: Path, columns: Columns) -> Tuple[int, Optional[int]]:
 def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
     read, rows = [0], 0
     with unpacked(path) as file:
-        most = _most_rows(file)
+        has_parts = file.seekable()
         found = _csv_reader(file, read)
         names = next(found, None)
         if names is None:
@@ -423,7 +466,7 @@ def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
         place = read[0]
         for _ in found:
             rows += 1
-            if rows == most:
+            if has_parts and _is_full(rows, read[0] - place):
                 yield place, rows
                 place, rows = read[0], 0
     yield place, rows
@@ -474,9 +517,14 @@ def _loaded_doc_bin(path: Path, *_: int) -> Any:
 
 
 def _cut_docs(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
-    count = len(_doc_bin(path))
-    for start in range(0, count, FRAGMENT_ROWS):
-        yield start, min(FRAGMENT_ROWS, count - start)
+    place = rows = words = 0
+    for each in _doc_bin(path).tokens:
+        rows += 1
+        words += len(each)
+        if _is_full(rows, words * WORD_BYTES):
+            yield place, rows
+            place, rows, words = place + rows, 0, 0
+    yield place, rows
 
 
 def _read_docs(path: Path, place: int, columns: Columns) -> Iterator[Pair]:

@@ -12,7 +12,7 @@ import srsly
 
 from spacy_nested_ner.files import settle, write_json, written_together
 from spacy_nested_ner.scale.annotator import Annotator
-from spacy_nested_ner.scale.inputs import Columns, Fragment, read
+from spacy_nested_ner.scale.inputs import Columns, Fragment, bytes_that_cut, read
 
 # Readers of folders of Parquet pass over names that begin with "_" or ".".
 MANIFEST = "_manifest.json"
@@ -50,6 +50,7 @@ def manifest_of(
         },
         "input": files,
         "fragments": len(fragments),
+        "fragment_bytes": bytes_that_cut(fragments),
         "rows": sum(each.rows for each in fragments),
         "versions": {name: version(name) for name in PACKAGES},
     }
@@ -105,9 +106,21 @@ def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:
             found.append(f"{name} is no longer in the input")
         elif name not in old["input"]:
             found.append(f"{name} is new in the input")
-        elif old["input"][name] != new["input"][name]:
+        elif _content(old["input"][name]) != _content(new["input"][name]):
             found.append(f"{name} has changed since")
+    if not found and _cut(old) != _cut(new):
+        found.append("with another version of spacy_nested_ner, which cut long texts otherwise")
     return found
+
+
+def _content(file: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: value for key, value in file.items() if key != "fragments"}
+
+
+def _cut(manifest: Dict[str, Any]) -> Tuple[Any, ...]:
+    """What tells how files are cut: fragments that are written must be those of the same rows."""
+    counts = {name: file["fragments"] for name, file in manifest["input"].items()}
+    return manifest.get("fragment_bytes"), counts
 
 
 def is_whole(folder: Path, fragment: Fragment) -> bool:

@@ -24,7 +24,10 @@ from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.files import DRAFT
+from spacy_nested_ner.scale import inputs, workers
+from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.outputs import MANIFEST, withdraw
+from spacy_nested_ner.scale.outputs import write as write_fragment
 from tests.conftest import heed_interrupts
 from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
@@ -226,6 +229,89 @@ def test_resume_refuses_what_has_changed(model, parts, tmp_path):
     assert files(output) == before
 
 
+@pytest.fixture
+def novels(tmp_path, monkeypatch) -> Path:
+    """Ten texts, in rows of which two end a fragment."""
+    path = tmp_path / "novels.jsonl"
+    lines = [json.dumps({"text": text, "source": "x" * (200 - len(text))}) for text in TEXTS]
+    path.write_text("\n".join(lines), "utf8")
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", 400)
+    return path
+
+
+def test_long_texts_are_shared_and_resumed(model, novels, tmp_path):
+    run = (model, novels, tmp_path / "out")
+    annotate(*run, "--workers", 2)
+    found = files(tmp_path / "out")
+    assert sorted(found) == [f"fragment-{i:07}.parquet" for i in range(5)]
+    assert_annotated(pq.read_table(tmp_path / "out").to_pylist(), model, TEXTS)
+    kept = (tmp_path / "out" / "fragment-0000004.parquet").stat().st_mtime_ns
+    (tmp_path / "out" / "fragment-0000003.parquet").unlink()
+    annotate(*run, "--resume")
+    assert files(tmp_path / "out") == found
+    assert (tmp_path / "out" / "fragment-0000004.parquet").stat().st_mtime_ns == kept
+
+
+def begin_as_before(model: Path, texts: Path, output: Path, monkeypatch) -> Dict[str, Any]:
+    """A run of a version that cut by rows alone; gives its files."""
+    with monkeypatch.context() as older:
+        older.setattr(inputs, "FRAGMENT_BYTES", sys.maxsize)
+        annotate(model, texts, output)
+    manifest = json.loads((output / MANIFEST).read_text("utf8"))
+    assert manifest.pop("fragment_bytes") is None
+    (output / MANIFEST).write_text(json.dumps(manifest), "utf8")
+    return files(output)
+
+
+# The second makes as many fragments as before, of other rows.
+@pytest.mark.parametrize("rows, size, fragments", [(5000, 400, 1), (6, 1000, 2)])
+def test_resume_refuses_long_texts_that_an_older_version_has_cut(
+    model, novels, tmp_path, monkeypatch, rows, size, fragments
+):
+    monkeypatch.setattr(inputs, "FRAGMENT_ROWS", rows)
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", size)
+    before = begin_as_before(model, novels, tmp_path / "out", monkeypatch)
+    assert len(before) == fragments
+    printed = annotate(model, novels, tmp_path / "out", "--resume", code=1)
+    assert "another version of spacy_nested_ner, which cut long texts otherwise" in printed
+    assert "has changed" not in printed and files(tmp_path / "out") == before
+
+
+def test_resume_goes_on_with_short_texts_of_an_older_version(model, novels, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "FRAGMENT_ROWS", 4)
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", 1000)
+    before = begin_as_before(model, novels, tmp_path / "out", monkeypatch)
+    assert len(before) == 3
+    (tmp_path / "out" / "fragment-0000001.parquet").unlink()
+    annotate(model, novels, tmp_path / "out", "--resume")
+    assert files(tmp_path / "out") == before
+
+
+def test_resume_says_when_texts_have_become_long(model, novels, tmp_path):
+    content = novels.read_text("utf8")
+    novels.write_text('{"text": "p53"}\n', "utf8")
+    annotate(model, novels, tmp_path / "out")
+    novels.write_text(content, "utf8")
+    printed = annotate(model, novels, tmp_path / "out", "--resume", code=1)
+    assert "novels.jsonl has changed since" in printed and "another version" not in printed
+
+
+def test_each_batch_of_long_texts_is_reported(model, novels, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", sys.maxsize)
+    monkeypatch.setattr(inputs, "BATCH_CHARACTERS", max(map(len, TEXTS)))
+    columns = inputs.Columns()
+    [fragment] = inputs.cut([(novels.name, novels)], columns)
+    reports = write_fragment(Annotator(model), columns, fragment, tmp_path)
+    counts = [texts for texts, *_ in reports]
+    assert sum(counts) == len(TEXTS) and len(counts) > 5
+
+
+def test_ids_of_long_texts_are_compared(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "BATCH_CHARACTERS", 3)
+    (tmp_path / "a.csv").write_text("id,text\nx,p53\ny,p53\nx,IL-2\n", "utf8")
+    assert "Several texts have the id 'x'" in annotate(model, tmp_path / "a.csv", tmp_path / "out")
+
+
 def test_what_cannot_be_run_writes_nothing(model, parts, tmp_path):
     output = tmp_path / "out"
     assert "no trained pipeline there" in annotate(tmp_path, parts, output, code=1)
@@ -352,3 +438,22 @@ def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(mortal, tmp_p
     if sign == signal.SIGINT:
         assert process.returncode == 130 and "continue with --resume" in " ".join(printed.split())
         assert list(files(tmp_path / "out")) == names  # no drafts
+
+
+@pytest.mark.parametrize("name", ["fragment-0000000.parquet", None])
+def test_after_ctrl_c_it_is_said_whether_any_fragment_is_complete(
+    model, parts, whole, tmp_path, monkeypatch, name
+):
+    def interrupted(job, *_: Any) -> None:
+        if name is not None:
+            shutil.copy(whole / name, job.folder / name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "run", interrupted)
+    printed = annotate(model, parts, tmp_path / "out", code=130)
+    is_said = "No fragment in" in printed and "complete yet: --resume starts" in printed
+    assert is_said == (name is None)
+    assert ("are complete: continue with --resume" in printed) == (name is not None)
+    monkeypatch.undo()
+    annotate(model, parts, tmp_path / "out", "--resume")
+    assert files(tmp_path / "out") == files(whole)

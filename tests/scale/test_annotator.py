@@ -12,7 +12,7 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_nested_ner.scale import Annotator, pipelines
+from spacy_nested_ner.scale import Annotator, inputs, pipelines
 from spacy_nested_ner.scale.inputs import checked
 from tests.conftest import SMALL_MODELS, add_own_ner, make_pipeline, train
 from tests.scale.pipelines import TEXTS, assert_annotated
@@ -124,6 +124,35 @@ def test_a_text_that_fails_has_its_error_and_costs_nobody_else(model, tmp_path):
     assert_annotated(rows[:10] + rows[14:], model, TEXTS * 2)
     with pytest.raises(ValueError, match=r"'t10'.*cannot read 'fail'"):
         Annotator(tmp_path, on_error="raise")(table(texts))
+
+
+def test_a_batch_of_long_texts_has_fewer(model, tmp_path, monkeypatch):
+    nlp = spacy.load(model)
+    nlp.add_pipe("scale_test_fails")
+    nlp.to_disk(tmp_path)
+    monkeypatch.setattr(inputs, "BATCH_CHARACTERS", 2 * max(map(len, TEXTS)))
+    texts = [*TEXTS, " ".join(TEXTS), "fail", None, *TEXTS]
+    annotator, sizes = Annotator(tmp_path, batch_size=4), []
+    for batch in annotator.spark(table(texts).to_batches()):
+        sizes.append(batch.num_rows)
+    assert sum(sizes) == len(texts) and min(sizes) == 1 and 1 < max(sizes) <= 4
+    rows = annotator(table(texts)).to_pylist()
+    assert [row["id"] for row in rows] == [f"t{i}" for i in range(len(texts))]
+    assert "cannot read 'fail'" in rows.pop(11)["error"]
+    assert_annotated(rows, model, [*texts[:11], *texts[12:]])
+
+
+def test_memory_does_not_grow_with_the_number_of_long_texts(model, monkeypatch):
+    annotator, together = Annotator(model), []
+    monkeypatch.setattr(inputs, "BATCH_CHARACTERS", 1000)
+    real = Annotator._rows
+    monkeypatch.setattr(
+        Annotator,
+        "_rows",
+        lambda self, nlp, texts: together.append(sum(map(len, texts))) or real(self, nlp, texts),
+    )
+    annotator(table(["word " * 80] * 20))
+    assert together == [800] * 10
 
 
 def test_a_key_without_spans_is_an_error_that_names_the_keys(model):

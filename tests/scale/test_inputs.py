@@ -294,6 +294,78 @@ def test_packed_texts_are_one_fragment_each(tmp_path, package, suffix):
         everything(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.spacy"])
+def test_long_texts_are_in_fragments_of_fewer_rows(tmp_path, monkeypatch, name):
+    """A fragment ends with the text that makes it full, in bytes and not in characters."""
+    monkeypatch.setattr(inputs, "FRAGMENT_ROWS", 5)
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", 1000)
+    long, path = "\xe4 " * 200, tmp_path / name  # 600 bytes, in a `.spacy` file 1,000
+    short = [f"{i}" for i in range(7)]
+    texts = [*short, long, long, "8", long, "9", long, "10"]
+    if name == "a.txt":
+        path.write_text("\n".join(texts), "utf8")
+    elif name == "a.jsonl":
+        lines = (json.dumps({"text": text}, ensure_ascii=False) for text in texts)
+        path.write_text("\n\n".join(lines), "utf8")
+    elif name == "a.csv":
+        path.write_text("\n".join(["text,id", *(f"{text}," for text in texts)]), "utf8")
+    else:
+        nlp = spacy.blank("en")
+        DocBin(docs=[nlp.make_doc(text) for text in texts]).to_disk(path)
+    rows, sizes = everything(path)
+    assert [text for _, text in rows] == texts
+    assert [name for name, _ in rows] == [f"{path.name}:{i}" for i in range(1, len(texts) + 1)]
+    assert sizes == ([5, 3, 1, 2, 2, 1] if name == "a.spacy" else [5, 4, 4, 1])
+    assert everything(path)[1] == sizes
+    assert everything(path, limit=8)[1] == [5, 3]
+
+
+def test_packed_long_texts_are_one_fragment(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", 10)
+    for name, start in {"a.txt.gz": "", "b.csv.gz": "text\n"}.items():
+        (tmp_path / name).write_bytes(gzip.compress(f"{start}{'x' * 20}\n".encode() * 2))
+    rows, sizes = everything(tmp_path)
+    assert sizes == [2, 3] and len(rows) == 5
+
+
+def test_it_is_known_whether_rows_alone_cut(tmp_path, monkeypatch):
+    lines, long = tmp_path / "a.txt", "x" * 20
+    table = pa.table({"text": ["a", "b", "c"]})
+    pq.write_table(table, tmp_path / "b.parquet", row_group_size=1)
+
+    def found(*texts: str):
+        lines.write_text("\n".join(texts))
+        return inputs.bytes_that_cut(list(cut(input_files(tmp_path)[0], Columns())))
+
+    assert found("1", "2", "3", "4") is None
+    monkeypatch.setattr(inputs, "FRAGMENT_BYTES", 20)
+    assert found("1", "2", "3", "4") is None
+    assert found("1", "2", long, "4") is None
+    assert found("1", "2", "3", "4", long) is None  # there is nothing behind it
+    assert found("1", long, "3") == 20
+
+
+def test_batches_end_before_they_have_too_many_characters(monkeypatch):
+    monkeypatch.setattr(inputs, "BATCH_CHARACTERS", 10)
+
+    def sizes(*texts: object):
+        found = list(inputs.batched(((None, text) for text in texts), 3))
+        assert [text for batch in found for _, text in batch] == list(texts)
+        return [len(batch) for batch in found]
+
+    assert sizes() == [] and sizes("a") == [1]
+    assert sizes(*"abcdefg") == [3, 3, 1] and sizes(*"abcdef") == [3, 3]
+    assert sizes("x" * 5, "x" * 5, "a", "b", "c") == [2, 3]
+    assert sizes("x" * 99, "a", "x" * 10, "", "x" * 11) == [1, 1, 2, 1]
+    assert sizes(*[Unusable("of many words")] * 3, "a") == [3, 1]
+
+
+def test_short_texts_are_cut_by_rows_alone():
+    texts = [(None, "x" * 130)] * 1000
+    assert [len(each) for each in inputs.batched(texts, 250)] == [250] * 4
+    assert inputs.FRAGMENT_BYTES > 5_000 * 4 * 130  # of any script
+
+
 @pytest.mark.parametrize("limit, sizes", [(1, [1]), (3, [3]), (4, [3, 1]), (9, [3, 1, 3, 1])])
 def test_the_first_rows_alone(tmp_path, limit, sizes):
     for name in ("a.txt", "b.txt"):
