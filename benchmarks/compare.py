@@ -134,8 +134,11 @@ def train_all(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
     shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
     output = Path(shared.pop("output"))
     corpus = Path(settings["corpus"])
-    files = [corpus / f"{part}.spacy" for part in ("train", "dev", "test")]
-    shared.update(corpus=str(corpus), data=digest(path.read_bytes() for path in files))
+    try:
+        data = digest((corpus / f"{part}.spacy").read_bytes() for part in ("train", "dev", "test"))
+    except OSError as err:
+        raise typer.BadParameter(f"{corpus} is no corpus: {err}") from err
+    shared.update(corpus=str(corpus), data=data)
     tasks = [
         Task({**shared, "system": name, "seed": number}, output / f"{name}_seed{number}.json")
         for number, name in itertools.product(settings["seed"], settings["system"])

@@ -248,6 +248,25 @@ def test_small_data_is_drawn(tmp_path) -> None:
     assert result.exit_code == 2 and "not 1000" in result.output
 
 
+def test_a_comparison_knows_its_corpus(tmp_path) -> None:
+    """By its contents, wherever it lies."""
+    old, moved = tmp_path / "old", tmp_path / "moved"
+    output = tmp_path / "out"
+    for folder in (old, moved):
+        folder.mkdir()
+        write_docs(*(folder / f"{part}.spacy" for part in ("train", "dev", "test")))
+    settings = {**compare.BY_STEPS, "steps": 1, "seed": [0], "system": ["piqn_ner"]}
+    settings.update(output=output, dev_limit=0, test_limit=0, eval_frequency=1)
+    (result,) = compare.train_all({**settings, "corpus": old})
+    assert compare.train_all({**settings, "corpus": moved}) == [result]
+    with (moved / "test.spacy").open("ab") as file:
+        file.write(b"changed")
+    with pytest.raises(typer.BadParameter, match=result["settings"]["data"]):
+        compare.train_all({**settings, "corpus": moved})
+    with pytest.raises(typer.BadParameter, match="is no corpus: "):
+        compare.train_all({**settings, "corpus": tmp_path})
+
+
 def test_small_data_is_compared_on_the_same_draws() -> None:
     scores = {"piqn_ner": (0.5, 0.52), "spancat": (0.3, 0.32, 0.7)}
     results = [

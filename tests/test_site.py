@@ -37,6 +37,12 @@ def result(folder: str, system: str, seed: Any = 0) -> Dict[str, Any]:
     return json.loads((RESULTS / folder / f"{system}_seed{seed}.json").read_text("utf8"))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_asks_for_is_there(macros, page: Path) -> None:
+    for asked in re.findall(r"{{ (.*?) }}", page.read_text("utf8")):
+        assert eval(asked, dict(vars(macros))), asked
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_each_setting_has_a_row(macros, name: str) -> None:
     system = next(each for each in all_systems() if each.name == name)

@@ -26,9 +26,9 @@ FEW_SENTENCES = 500
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
-# Words of a step, from which docs are too long to be counted by their number.
-LONG_STEP = 2_000
-# Words of a doc, from which a step over it takes gigabytes; docs/guide/corpora.md has figures.
+# A step of more words takes gigabytes on a transformer: these are counted instead of docs.
+LONG_STEP, WORDS_OF_STEP = 2_000, 1_000
+# Words of a doc, from which a step over it takes gigabytes; docs/benchmarks.md has figures.
 LONG_DOC = {CNN: 20_000, LISTENER: 20_000}
 LONG_DOC_OF_TRANSFORMER = 2_000
 # Each score on dev predicts it twice: to score it, and to choose the threshold that is saved.
@@ -55,9 +55,8 @@ class Recipe:
     """A config, and in words why it is as it is.
 
     batches: that the batcher makes of one pass over the training data. words: of these data.
-    adversarial_steps: where
-    there are fewer, adversarial training is left out. reasons: by subject. warnings: what deserves
-    attention, entities that cannot be found first.
+    adversarial_steps: where there are fewer, adversarial training is left out. reasons: by subject.
+    warnings: what deserves attention, entities that cannot be found first.
     """
 
     config: Config
@@ -230,10 +229,8 @@ def sentences_and_longest(path: Path, spans_key: str, lang: str) -> Tuple[int, i
 
 
 def fit_batches(config: Config, train: Mapping[str, Any]) -> str:
-    """Count words instead of docs where docs are long, as the configs for a CNN do. Returns in
-    words what it changed. train: of `inspect`."""
-    from spacy.util import load_config
-
+    """Count words instead of docs where docs are long. Returns in words what it changed. train: of
+    `inspect`."""
     batcher = config["training"]["batcher"]
     if batcher["@batchers"] != "spacy.batch_by_sequence.v1":
         return ""
@@ -241,9 +238,13 @@ def fit_batches(config: Config, train: Mapping[str, Any]) -> str:
     words = docs * train["tokens"] // train["documents"]
     if words <= LONG_STEP:
         return ""
-    by_words = load_config(shipped_config(f"{BEST_FIRST[0]}_cnn.cfg"))["training"]["batcher"]
-    config["training"]["batcher"] = dict(by_words)
-    return f"{by_words['size']} words or one doc; {docs} docs have {words:,} words"
+    config["training"]["batcher"] = {
+        "@batchers": "spacy.batch_by_words.v1",
+        "size": WORDS_OF_STEP,
+        "tolerance": 0.2,
+        "discard_oversize": False,
+    }
+    return f"{WORDS_OF_STEP:,} words or one longer doc, because {docs} docs have {words:,} words"
 
 
 def too_long(longest: int, encoder: str) -> List[str]:
@@ -322,8 +323,7 @@ def transformer_in_words(config: Config) -> str:
 
 
 def described(split: Mapping[str, Any]) -> str:
-    """What `inspect` counted, in words. Its sentences are those of
-    `sentences_and_longest`."""
+    """What `inspect` counted, in words. Sentences are those of `sentences_and_longest`."""
     return (
         f"{split['sentences']} sentences, {split['entities']} entities of up to "
         f"{split['max_length']} words, nested up to {split['max_depth']} deep"

@@ -163,6 +163,7 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
     for warning in _recipe.too_long(longest, encoder):
         msg.warn(warning)
+    batches = ""
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
     words = itertools.accumulate(lengths[dev])
     dev_limit = max(1, sum(total <= SCORED_WORDS for total in words))
@@ -170,11 +171,13 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
-        _recipe.fit_batches(config, report["train"])
+        batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit
         if lost := _recipe.out_of_reach(name, report["limits"]):
             msg.warn(f"{name} cannot find {lost} entities of the training data.")
         found[name] = config
+    if batches:
+        msg.info(f"Batches: {batches}")
     return found
 
 

@@ -238,8 +238,8 @@ def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
         cut = max(pipeline["documents_cut_into_sentences"] for pipeline in pipelines)
         if cut:
             return (
-                "Scored on raw text: the pipeline makes the same tokens as the data. It sets "
-                f"sentence boundaries in {cut} doc(s) that have none in the data."
+                "Scored on raw text: the pipeline makes the same tokens as the data. Docs that "
+                f"have no sentence boundaries in the data, but in the pipeline: {cut}."
             )
         return "Scored on raw text: the pipeline makes the same tokens and sentences as the data."
     return "Scored on raw text: tokens and sentences are the pipeline's own."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 BATCH = 250
 SHOWN = 10
-# Lines of a text file that are looked at, and characters that half of those of a broken text have.
-FIRST_LINES, LINE = 100, 30
+# Lines of a text file that are looked at; how many may break a sentence before that is told.
+FIRST_LINES, FEW_BREAKS = 100, 1
 
 
 def file_texts(
@@ -59,8 +58,9 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
 
 
 def _breaks_sentences(files: List[Tuple[str, Path]]) -> bool:
-    """Whether the first lines of text files look like those of one text: long, and many of them,
-    but not all, go on in lower case."""
+    """Whether a fifth of the first lines of text files, and not just one, stop within a sentence:
+    a line ends in a letter or comma, the next one begins in lower case. Where hardly any line
+    begins with a capital, this says nothing."""
     from spacy_nested_ner.scale.inputs import Columns, cut, read
 
     columns = Columns("text")
@@ -68,11 +68,11 @@ def _breaks_sentences(files: List[Tuple[str, Path]]) -> bool:
     if first is None:
         return False
     _, texts = next(iter(read(first, columns, size=FIRST_LINES)), ([], []))
-    found = [text.strip() for text in texts if isinstance(text, str)]
-    cased = [text for text in found if text[:1].islower() or text[:1].isupper()]
-    lower = sum(text[0].islower() for text in cased)
-    is_long = statistics.median(map(len, cased)) >= LINE if cased else False
-    return is_long and len(cased) / 5 <= lower < len(cased)
+    lines = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
+    pairs = [(line[-1], then[0]) for line, then in pairwise(lines)]
+    breaks = sum((end.isalpha() or end == ",") and start.islower() for end, start in pairs)
+    capitals = sum(line[0].isupper() for line in lines)
+    return breaks > max(FEW_BREAKS, len(lines) / 5) and capitals > len(lines) / 10
 
 
 def some(lines: List[str], separator: str = ", ") -> str:

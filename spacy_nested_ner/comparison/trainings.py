@@ -34,7 +34,7 @@ from spacy_nested_ner.forks import end_with_parent
 from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
-PATHS = ("train", "dev", "test")
+PATHS = ("train", "dev", "test", "corpus")
 
 
 class Task(NamedTuple):

@@ -99,8 +99,8 @@ WHOLE_DOC = (
 
 CUT_DOC = (
     "it learned from whole docs and now reads them sentence by sentence, so that it misses "
-    "entities across sentence boundaries. Put it before the sentencizer, parser or senter, or "
-    "train it on docs with sentence boundaries"
+    "entities across sentence boundaries. Put it before the sentencizer, parser or senter, or name "
+    "that component in training.annotating_components and train again"
 )
 
 TOO_FAST = (

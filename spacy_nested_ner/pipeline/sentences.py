@@ -111,8 +111,8 @@ def knows_one_at_a_time(seen: Dict[str, int]) -> bool:
 
 
 def knows_whole_docs(seen: Dict[str, int]) -> bool:
-    """Whether most of the texts that a pipe learned from were docs of several sentences without
-    boundaries, so that entities may lie across these."""
+    """Whether most of the texts that a pipe learned from were whole docs and no single sentences,
+    so that entities may lie across sentences."""
     return 2 * seen["single"] < seen["texts"] < 2 * seen["alone"]
 
 

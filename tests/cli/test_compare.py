@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, List
 
 import pytest
 import spacy
 import srsly
-from spacy.tokens import DocBin, Span
+from spacy.tokens import Doc, DocBin, Span
 from thinc.api import Config
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import _recipe, nested_ner_cli
+from spacy_nested_ner.cli.compare import Plan, _configs
 from spacy_nested_ner.comparison import trainings
 from tests.conftest import make_examples
 
@@ -166,6 +168,26 @@ def test_a_pretrained_encoder_is_compared(corpus, tmp_path, tiny_bert) -> None:
     nlp = spacy.load(tmp_path / "locate_and_label_ner_seed0" / "model")
     assert nlp.get_pipe("ner").cfg["adversarial"] == 1
     assert (tmp_path / "spancat_seed0.json").exists()
+
+
+def test_long_docs_are_batched_by_words(tmp_path, tiny_bert, capsys) -> None:
+    nlp = spacy.blank("en")
+    doc = nlp("IL-2 rose. " * 600)
+    doc.spans["sc"] = [Span(doc, 0, 1, "protein")]
+    for part in ("train", "dev", "test"):
+        DocBin(docs=[doc]).to_disk(tmp_path / f"{part}.spacy")
+    train, dev, test = (tmp_path / f"{part}.spacy" for part in ("train", "dev", "test"))
+    plan = Plan(train, dev, test, str(tiny_bert), 1.0, False, "sc", "en", -1)
+    found = _configs(["piqn_ner", "spancat"], plan)
+    assert {each["training"]["batcher"]["size"] for each in found.values()} == {1000}
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count("1,000 words or one longer doc") == 1 and "longest doc" not in printed
+    DocBin(docs=[Doc.from_docs([doc, doc])]).to_disk(train)
+    _configs(["piqn_ner"], plan)
+    assert "The longest doc of the training data has" in capsys.readouterr().out
+    found = _configs(["piqn_ner", "spancat"], replace(plan, encoder="cnn"))
+    assert found["piqn_ner"]["training"]["batcher"]["size"] == 600
+    assert not capsys.readouterr().out
 
 
 def test_what_cannot_be_compared(corpus, tmp_path) -> None:

@@ -123,11 +123,11 @@ def test_long_docs_of_a_transformer_are_counted_by_words(corpus, tmp_path, tiny_
     DocBin(docs=[doc, doc]).to_disk(tmp_path / "long.spacy")
     data, path = (tmp_path / "long.spacy", corpus / "dev.spacy"), tmp_path / "mine.cfg"
     printed = run(*data, path, "--encoder", tiny_bert)
-    assert f"Batches 600 words or one doc; 16 docs have {16 * len(doc):,} words" in printed
+    assert f"1,000 words or one longer doc, because 16 docs have {16 * len(doc):,} " in printed
     assert "300 steps, 150.0 passes" in printed
     assert "convert --sentences rules" not in printed
     batcher = load_config(path)["training"]["batcher"]
-    assert batcher["@batchers"] == "spacy_nested_ner.batch_by_words.v1" and batcher["size"] == 600
+    assert batcher["@batchers"] == "spacy.batch_by_words.v1" and batcher["size"] == 1000
     DocBin(docs=[Doc.from_docs([doc, doc])]).to_disk(data[0])
     printed = run(*data, path, "--encoder", tiny_bert, "--force")
     assert f"The longest doc of the training data has {2 * len(doc):,} words." in printed

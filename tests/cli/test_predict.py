@@ -264,13 +264,15 @@ def test_that_lines_are_texts_is_said_where_files_may_be(model, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said_so"),
     [
-        ("The Supreme Court of the United\nStates of America has ruled that the\nstate may.\n", 1),
+        ("The Supreme Court of the\nUnited States has ruled\nthat it may,\nif it is\nso.\n", 1),
+        ("IL-2 rose.\np53 binds DNA.\nc-fos was induced.\nIt fell.\np53 is bound.\n", 0),
+        ("Where is my parcel?\nparcel lost, help!\nnothing works :(\nThanks\nok\n", 0),
         ("It binds the promoter of the gene.\nIt does so in human T cells alone.\n", 0),
         ("it binds the promoter of the gene\nit does so in human t cells alone\n", 0),
         ("p53\nIL-2 gene\nhuman T cells\n", 0),
         ("\n1\n", 0),
     ],
-    ids=["wrapped", "sentences", "lower case", "names", "no letters"],
+    ids=["wrapped", "genes", "messages", "sentences", "lower case", "names", "no letters"],
 )
 def test_lines_of_one_text_are_told_of(model, tmp_path, text, said_so):
     (tmp_path / "in.txt").write_text(text, encoding="utf8")
