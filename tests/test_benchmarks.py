@@ -278,7 +278,7 @@ def test_small_data_is_compared_on_the_same_draws() -> None:
     assert row == "| 50 | 2 | 51.0 ± 12.7 | 31.0 ± 12.7 |"
     *_, row = tables.small_data({"50_docs": results}, tuned=False).splitlines()
     assert row == "| 50 | 2 | 41.0 ± 12.7 | 21.0 ± 12.7 |"
-    results[1].update(f1_tuned=0.54)  # 22 points ahead with one draw, 20 with the other: 18 wide
+    results[1].update(f1_tuned=0.54)  # 22 points ahead with one draw, 20 with the other
     assert tables.differences(results) == {"piqn_ner": "+21.0 ± 12.7"}
     assert tables.differences(results, "f1") == {"piqn_ner": "+20.0 ± 0.0"}
     *_, row = tables.few_differences({"200_docs": results, "50_docs": results[:1]}).splitlines()

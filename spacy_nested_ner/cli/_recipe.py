@@ -29,8 +29,7 @@ TIMED_STEPS, TIMED_DOCS = 16, 200
 # A step of more words takes gigabytes on a transformer: these are counted instead of docs.
 LONG_STEP, WORDS_OF_STEP = 2_000, 1_000
 # Words of a doc, from which a step over it takes gigabytes; docs/benchmarks.md has figures.
-LONG_DOC = {CNN: 20_000, LISTENER: 20_000}
-LONG_DOC_OF_TRANSFORMER = 2_000
+LONG_DOC, LONG_DOC_OF_TRANSFORMER = 20_000, 2_000
 # Each score on dev predicts it twice: to score it, and to choose the threshold that is saved.
 PREDICTIONS = 2
 # Of the time of a training, for scores on dev.
@@ -250,7 +249,7 @@ def fit_batches(config: Config, train: Mapping[str, Any]) -> str:
 def too_long(longest: int, encoder: str) -> List[str]:
     """A warning where the longest doc of the training data has so many words that a step over it
     takes much memory."""
-    if longest <= LONG_DOC.get(encoder, LONG_DOC_OF_TRANSFORMER):
+    if longest <= (LONG_DOC if encoder in (CNN, LISTENER) else LONG_DOC_OF_TRANSFORMER):
         return []
     return [
         f"The longest doc of the training data has {longest:,} words. A step reads whole docs, "

@@ -48,8 +48,8 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
     if others:
         why = "unknown file type, name starts with _, unreadable, or a link to what is read anyway"
         msg.warn(f"Left out ({why}): {some(others)}")
-    lines = [pair for pair in files if kind_of(pair[1]) == ".txt"]
-    if len(lines) > 1 or (lines and _breaks_sentences(lines)):
+    of_lines = [each for _, each in files if kind_of(each) == ".txt"]
+    if len(of_lines) > 1 or (of_lines and _breaks_sentences(of_lines[0])):
         msg.info(
             "Each line of a .txt file is read as one text. If each file is one text, see "
             "docs/guide/many_documents.md."
@@ -57,17 +57,18 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
     return files
 
 
-def _breaks_sentences(files: List[Tuple[str, Path]]) -> bool:
-    """Whether a fifth of the first lines of text files, and not just one, stop within a sentence:
+def _breaks_sentences(path: Path) -> bool:
+    """Whether a fifth of the first lines of a text file, and not just one, stop within a sentence:
     a line ends in a letter or comma, the next one begins in lower case. Where hardly any line
     begins with a capital, this says nothing."""
-    from spacy_nested_ner.scale.inputs import Columns, cut, read
+    from spacy_nested_ner.corpora.parsing.archives import unpacked
+    from spacy_nested_ner.scale.inputs import text_lines
 
-    columns = Columns("text")
-    first = next(iter(cut(files, columns)), None)
-    if first is None:
+    try:
+        with unpacked(path) as file:
+            texts = list(islice(text_lines(file), FIRST_LINES))
+    except ValueError:  # what reads the whole file says what is wrong with it
         return False
-    _, texts = next(iter(read(first, columns, size=FIRST_LINES)), ([], []))
     lines = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
     pairs = [(line[-1], then[0]) for line, then in pairwise(lines)]
     breaks = sum((end.isalpha() or end == ",") and start.islower() for end, start in pairs)
