@@ -56,7 +56,7 @@ def adapt_cli(
         with written_folder(output_path, marker="model.safetensors") as draft:
             losses = adapt(
                 encoder,
-                (each for each, _ in reading.usable(texts)),
+                (each for _, each in reading.usable(texts)),
                 draft,
                 passes,
                 rate,

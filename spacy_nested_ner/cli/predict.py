@@ -121,6 +121,8 @@ def _texts(
 
     Raises ValueError if there are none, or if they cannot be read.
     """
+    from tqdm import tqdm
+
     from spacy_nested_ner.scale.inputs import KINDS, checked, kind_of
 
     if source is None or source == "-":
@@ -128,7 +130,10 @@ def _texts(
     path = Path(source)
     if not source or not (os.path.exists(source) or kind_of(path) in KINDS):
         return iter([("1", checked(source))]), False
-    return file_texts(path, column, output), True
+    # No bar between the lines of what is found.
+    hidden = True if output is None else None
+    texts = file_texts(path, column, output)
+    return iter(tqdm(texts, unit=" texts", mininterval=0.5, disable=hidden)), True
 
 
 def _lines_of_input() -> "Iterator[Tuple[str, Text]]":

@@ -100,7 +100,7 @@ class UsableTexts:
         self.first = ""
 
     def usable(self, texts: Iterable[Tuple[str, Text]]) -> Iterator[Tuple[str, str]]:
-        """Each text with its id, blank ones left out, too."""
+        """Each text behind its id, blank ones left out, too."""
         for name, text in texts:
             self.texts += 1
             if not isinstance(text, str):
@@ -109,7 +109,7 @@ class UsableTexts:
                 most = self.longest
                 self.problem(name, f"{len(text)} characters, but the pipeline takes at most {most}")
             elif text.strip():
-                yield text, name
+                yield name, text
 
     def problem(self, name: str, what: str) -> None:
         """Count a text. what: is wrong with it."""
@@ -145,6 +145,7 @@ class TextReading(UsableTexts):
 
         from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
         from spacy_nested_ner.pipeline.tokens import make_doc
+        from spacy_nested_ner.scale.inputs import batched
         from spacy_nested_ner.scale.pipelines import LoadedPipeline, set_error_handler
 
         usable = self.usable(tqdm(texts, unit=" texts", mininterval=0.5, disable=None))
@@ -153,9 +154,9 @@ class TextReading(UsableTexts):
         set_error_handler(self.nlp, self._failed)
         try:
             with lowered({self.component.spans_key: self.component}):
-                while batch := list(islice(usable, BATCH)):
-                    with pipeline.zone([text for text, _ in batch]) as nlp:
-                        made = ((make_doc(nlp, text), name) for text, name in batch)
+                for batch in batched(usable, BATCH):
+                    with pipeline.zone([text for _, text in batch]) as nlp:
+                        made = ((make_doc(nlp, text), name) for name, text in batch)
                         docs = nlp.pipe(made, as_tuples=True, batch_size=BATCH)
                         found = [use(doc, name, self.component) for doc, name in docs]
                     yield from found

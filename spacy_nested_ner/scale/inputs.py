@@ -23,6 +23,7 @@ from typing import (
     Sequence,
     Set,
     Tuple,
+    TypeVar,
     Union,
 )
 
@@ -52,6 +53,7 @@ NUL = Unusable(f"the text holds a NUL character; remove it, or {REMEDY}")
 
 Pair = Tuple[Optional[str], Text]
 """Id of a row, None if it has none, and its text."""
+Named = TypeVar("Named", bound=Pair)
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,9 @@ def read(fragment: Fragment, columns: Columns, size: int) -> Iterator[Tuple[List
         raise InputError(f"{fragment}: only {done} were found. Was the file changed? Start again")
 
 
-def batched(pairs: Iterable[Pair], size: int) -> Iterator[List[Pair]]:
+def batched(pairs: Iterable[Named], size: int) -> Iterator[List[Named]]:
     """Batches of `size` texts, of fewer where these have more than `BATCH_CHARACTERS`."""
-    batch: List[Pair] = []
+    batch: List[Named] = []
     characters = 0
     for pair in pairs:
         length = len(pair[1]) if isinstance(pair[1], str) else 0

@@ -21,6 +21,8 @@ from spacy_nested_ner.cli.pick import Tool
 from spacy_nested_ner.corpora.registry import task_writers
 from spacy_nested_ner.evaluation.data.picking import candidate
 from spacy_nested_ner.evaluation.data.picking import pick as choose
+from spacy_nested_ner.scale import inputs
+from spacy_nested_ner.scale.pipelines import LoadedPipeline
 from tests.cli.test_predict import all_of, save_rules
 from tests.conftest import SENTENCES, make_pipeline, train
 
@@ -293,3 +295,21 @@ def accept(tool: str, path: str) -> None:
     else:
         rows = [{**each, "answer": "accept"} for each in lines(Path("picked.jsonl"))]
         Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf8")
+
+
+def test_few_long_texts_are_in_memory_together(model, tmp_path, monkeypatch):
+    texts, output = write(tmp_path / "in.jsonl", *TEXTS), tmp_path / "out.jsonl"
+    zone = LoadedPipeline.zone
+
+    def sizes() -> List[int]:
+        found: List[int] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                LoadedPipeline, "zone", lambda *args: found.append(len(args[1])) or zone(*args)
+            )
+            pick(model, texts, output, "--format", "prodigy")
+        return found
+
+    assert sizes() == [len(TEXTS)]
+    monkeypatch.setattr(inputs, "BATCH_CHARACTERS", max(map(len, TEXTS)))
+    assert sum(sizes()) == len(TEXTS) < 2 * len(sizes())
