@@ -14,7 +14,6 @@ CONFIG = "diffusion_cnn"
 
 # Forms of the head that differ from the default in one choice; each is a variant of its name.
 FORMS: Dict[str, Dict[str, Any]] = {
-    "a rollout": {"rollout": 1},
     "from noise": {"truncation": 1.0},
     "from a tenth of the noise": {"truncation": 0.1},
     "one kind of spans": {"span_kinds": 1},

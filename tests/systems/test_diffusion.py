@@ -20,6 +20,7 @@ from head_samples import (
 from spacy_nested_ner.layers.pooling import mean_inside
 from spacy_nested_ner.layers.span_classifier import SpanClassifier
 from spacy_nested_ner.systems.candidates import nearby_spans, pointed_spans
+from spacy_nested_ner.systems.diffusion import process as diffusion_process
 from spacy_nested_ner.systems.diffusion.decoding import (
     Denoised,
     best_of_equal,
@@ -154,11 +155,13 @@ def test_forward_process_is_equation_4() -> None:
     torch.testing.assert_close(noisy[1], torch.full((1, 2), 0.6 * 0.5 + 0.8).double())
 
 
-def test_reverse_step_is_equations_6_and_7() -> None:
+def test_reverse_step_is_equations_6_and_7(monkeypatch) -> None:
     process = make_process()
-    process.signal = torch.tensor([0.64, 0.36], dtype=torch.double)
+    process.schedule = "by hand"
+    by_hand = {"by hand": torch.tensor([0.64, 0.36], dtype=torch.double)}
+    monkeypatch.setattr(diffusion_process, "alpha_bars", lambda schedule, _: by_hand[schedule])
     state, clean = torch.ones(1, 1, 2).double(), torch.full((1, 1, 2), 0.5).double()
-    step = (state, clean, torch.tensor([1]), torch.tensor([0]))
+    step = (state, clean, 1, 0)
     # Predicted noise (1 - 0.6 * 0.5) / 0.8 = 0.875; then 0.8 * 0.5 + 0.6 * 0.875.
     torch.testing.assert_close(process.reverse_step(*step), torch.full((1, 1, 2), 0.925).double())
     # eta 1: the variance is 0.36 / 0.64 * (1 - 0.36 / 0.64) = 0.24609375.
@@ -170,9 +173,13 @@ def test_reverse_step_is_equations_6_and_7() -> None:
 def test_a_right_prediction_walks_back_along_its_own_noise() -> None:
     process, noise = make_process(), torch.randn(3, 4, 2).double()
     clean = torch.rand(3, 4, 2).double()
-    late, early = torch.tensor([999, 700, 30]), torch.tensor([799, 20, 0])
-    state = process.reverse_step(process.add_noise(clean, late, noise), clean, late, early)
-    torch.testing.assert_close(state, process.add_noise(clean, early, noise))
+
+    def noisy(timestep: int) -> torch.Tensor:
+        return process.add_noise(clean, torch.tensor([timestep] * 3), noise)
+
+    for late, early in ((999, 799), (700, 20), (30, 0)):
+        state = process.reverse_step(noisy(late), clean, late, early)
+        torch.testing.assert_close(state, noisy(early))
 
 
 def test_denoising_times() -> None:
@@ -373,38 +380,24 @@ def test_spans_that_are_padding_are_not_matched_and_learn_nothing() -> None:
     assert loss.terms == 2
 
 
-def test_each_step_of_training_starts_from_the_answer_before() -> None:
-    head = make_head(depth=2, rollout=2, auxiliary=True, truncation=1.0).train()
+def test_each_sentence_has_its_timestep_and_all_layers_learn_from_the_same_spans() -> None:
+    head = make_head(depth=2, auxiliary=True, truncation=1.0).train()
     words, mask = random_batch((9,) * 40)
-    process, network = head.process, head.network
-    calls, matched, cleaned = [], [], []
-    match, reverse_step = head.match, process.reverse_step
-
-    def spied_step(state, clean, timestep, earlier):
-        cleaned.append((clean, reverse_step(state, clean, timestep, earlier)))
-        return cleaned[-1][1]
+    calls, matched = [], []
+    match = head.match
 
     def spied_match(answers, noisy, gold):
         matched.append(noisy.spans)
         return match(answers, noisy, gold)
 
-    def watch(_, args, output):
-        (_, noisy, timestep, *_), answers = args, output[0]
-        calls.append((noisy.spans, timestep, pointed_spans(answers[-1].left, answers[-1].right)[0]))
-
-    network.register_forward_hook(watch)
-    head.match, process.reverse_step = spied_match, spied_step
+    head.network.register_forward_hook(lambda _, args, output: calls.append((args, output)))
+    head.match = spied_match
     head(words, mask, gold=Gold.from_lists([[(0, 2, 0), (1, 1, 1)]] * 40))
-    first, second, third = (timestep for _, timestep, _ in calls)
-    assert (second <= first).all() and (third <= second).all() and (third < first).any()
-    # Every sentence has a timestep of its own, from all of them.
-    assert len(first.unique()) > 30 and first.min() < 150 and first.max() > 850
-    lengths = mask.sum(1, keepdim=True)
-    for (_, _, pointed), (clean, state), (noisy, _, _) in zip(calls, cleaned, calls[1:]):
-        assert torch.equal(clean, process.to_state(pointed, lengths))
-        assert torch.equal(noisy, process.to_spans(state, lengths))
-    # Two layers after each step, matched by what went into that step.
-    assert torch.equal(matched[0], torch.cat([noisy for noisy, _, _ in calls for _ in range(2)]))
+    (((_, noisy, timestep, *_), (answers, _)),) = calls
+    # From all of them.
+    assert len(timestep.unique()) > 30 and timestep.min() < 150 and timestep.max() > 850
+    assert len(answers) == 2
+    assert torch.equal(matched[0], torch.cat([noisy.spans, noisy.spans]))
 
 
 def test_matching_minimises_the_cost_of_appendix_a() -> None:
@@ -720,9 +713,9 @@ def test_training_of_a_truncated_process_stays_near_its_start() -> None:
         random_batch((30,) * 60),
     )
     encoded = head.network.encode(words, mask)
-    noisy, state, timestep = head.start(encoded, Gold.from_lists([[]] * 60))
+    noisy, timestep = head.start(encoded, Gold.from_lists([[]] * 60))
     assert 50 < timestep.max() < 100 and timestep.min() < 20
-    assert torch.equal(head.process.to_spans(state, encoded.lengths), noisy.spans)
+    assert noisy.spans.min() == 0 and noisy.spans.max() == 29
     # Of noise alone a span would have twelve words.
     width = (noisy.spans[..., 1] - noisy.spans[..., 0]).float()
     assert 2 < width.mean() < 6
@@ -748,7 +741,7 @@ def test_reverse_process_step_by_step(eta) -> None:
     for i, step in enumerate(steps):
         assert torch.equal(step.noisy, head.process.to_spans(state, lengths))
         if i < 3:
-            now, then = (torch.tensor([t, t]) for t in times[i : i + 2])
+            now, then = times[i : i + 2]
             noise = noise_table(7, i + 1, 20).to(mask.device) if eta else None
             clean = head.process.to_state(step.spans, lengths)
             state = head.process.reverse_step(state, clean, now, then, eta, noise)

@@ -19,7 +19,6 @@ from spacy_nested_ner.systems.candidates import (
     candidate_loss,
     entity_of,
     has_words_of,
-    nearby_spans,
     pointed_spans,
     with_entities,
 )
@@ -49,38 +48,22 @@ class Diffusion(MatchedHead):
         self.network = DenoisingNetwork(width, n_labels, settings)
 
     def losses(self, batch: Batch, gold: Gold) -> Dict[str, Loss]:
-        """Algorithm 1 at one random timestep per sentence, and `rollout` steps from there, which
-        begin with the model's own spans."""
+        """Algorithm 1 at one random timestep per sentence."""
         encoded = self.network.encode(batch.words, batch.mask)
-        noisy, state, timestep = self.start(encoded, gold)
-        pointed = noisy.spans
-        answers: List[Answers] = []
-        started: List[Tensor] = []
-        candidates: List[Loss] = []
-        for step in range(self.form.rollout + 1):
-            if step:
-                state, timestep = self.step_back(state, pointed, encoded.lengths, timestep)
-                noisy = noisy._replace(spans=self.process.to_spans(state, encoded.lengths))
-            found, states = self.network(encoded, noisy, timestep, self.form.auxiliary)
-            pointed, _ = pointed_spans(found[-1].left, found[-1].right)
-            answers += found
-            started += [noisy.spans] * len(found)
-            if self.settings.with_candidates:
-                spans = nearby_spans(pointed, encoded.lengths) if step else noisy.spans
-                entity = any_entity(noisy.kinds, gold)
-                spans = with_entities(spans, gold, entity, encoded.lengths)
-                candidates.append(self.classifier_loss(encoded, states, noisy, spans, gold))
-        losses = self.matched_losses(answers, started, noisy, gold, batch.mask)
-        if candidates:
-            total = torch.stack([loss.total for loss in candidates]).sum()
-            terms = sum(loss.terms for loss in candidates)
-            losses["candidate"] = Loss(total, terms, self.settings.candidate_weight)
+        noisy, timestep = self.start(encoded, gold)
+        answers, states = self.network(encoded, noisy, timestep, self.form.auxiliary)
+        losses = self.matched_losses(answers, noisy, gold, batch.mask)
+        if self.settings.with_candidates:
+            entity = any_entity(noisy.kinds, gold)
+            spans = with_entities(noisy.spans, gold, entity, encoded.lengths)
+            loss = self.classifier_loss(encoded, states, noisy, spans, gold)
+            losses["candidate"] = loss._replace(weight=self.settings.candidate_weight)
         if encoded.boundaries is not None:
             losses["word"] = self.word_loss(encoded.boundaries, gold, batch.mask)
         return losses
 
-    def start(self, encoded: EncodedWords, gold: Gold) -> Tuple[NoisySpans, Tensor, Tensor]:
-        """Noisy spans, their states `(B, K, 2)` and the random timestep `(B,)` of each sentence."""
+    def start(self, encoded: EncodedWords, gold: Gold) -> Tuple[NoisySpans, Tensor]:
+        """Noisy spans and the random timestep `(B,)` of each sentence."""
         lengths = encoded.lengths
         counts = span_counts(lengths[:, 0], self.settings.n_spans, self.settings.spans_per_word)
         real = first_of(torch.maximum(counts, gold.mask.sum(dim=1)))
@@ -89,7 +72,7 @@ class Diffusion(MatchedHead):
         kinds = torch.randint(self.network.n_kinds, real.shape, device=real.device)
         timestep = torch.randint(self.process.timesteps, (len(real),), device=real.device)
         state = self.process.add_noise(clean, timestep, torch.randn_like(clean))
-        return NoisySpans(self.process.to_spans(state, lengths), kinds, real), state, timestep
+        return NoisySpans(self.process.to_spans(state, lengths), kinds, real), timestep
 
     def expand(self, gold: Gold, lengths: Tensor, real: Tensor) -> Tensor:
         """Clean states of K spans: copies of the gold entities in turn, then random spans.
@@ -106,38 +89,22 @@ class Diffusion(MatchedHead):
         copies = self.process.to_state(gold.spans.gather(1, chosen), lengths)
         return torch.where((place < n_copies).unsqueeze(-1), copies, random)
 
-    def step_back(
-        self, state: Tensor, spans: Tensor, lengths: Tensor, timestep: Tensor
-    ) -> Tuple[Tensor, Tensor]:
-        """States at an earlier, random timestep, given the predicted spans `(B, K, 2)`; and that
-        timestep, `(B,)`."""
-        clean = self.process.to_state(spans, lengths)
-        earlier = (timestep * torch.rand(len(timestep), device=timestep.device)).long()
-        return self.process.reverse_step(state, clean, timestep, earlier), earlier
-
     # Matching -----------------------------------------------------------------------------------
 
     def matched_losses(
-        self,
-        answers: List[Answers],
-        started: List[Tensor],
-        noisy: NoisySpans,
-        gold: Gold,
-        mask: Tensor,
+        self, answers: List[Answers], noisy: NoisySpans, gold: Gold, mask: Tensor
     ) -> Dict[str, Loss]:
-        """Means over all answers, each matched with the gold entities on its own.
-
-        started: of each answer, the `(B, K, 2)` spans that went into the network.
-        """
+        """Means over the answers of all layers, each matched with the gold entities on its own."""
         times = len(answers)
         joined = Answers(
             left=torch.cat([a.left for a in answers]),
             right=torch.cat([a.right for a in answers]),
             labels=torch.cat([a.labels for a in answers]),
         )
+        spans = noisy.spans.repeat(times, 1, 1)
         kinds, real, mask = (t.repeat(times, 1) for t in (noisy.kinds, noisy.real, mask))
-        all_noisy, gold = NoisySpans(torch.cat(started), kinds, real), gold.repeat(times)
-        target = self.match(joined, all_noisy, gold)
+        gold = gold.repeat(times)
+        target = self.match(joined, NoisySpans(spans, kinds, real), gold)
         return {
             "boundary": self.boundary_loss(joined, gold, target, mask),
             **self.label_losses(joined, gold, self.label_target(joined, gold, target), real),

@@ -6,7 +6,7 @@ Section and equation numbers are those of Shen et al. 2023. Shapes: B batch, K n
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import List, Optional, Tuple, TypeVar
+from typing import List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -14,8 +14,6 @@ from torch import Tensor
 
 from spacy_nested_ner.device import on_device
 from spacy_nested_ner.systems.diffusion.settings import FEWEST_WORDS, DiffusionSettings
-
-S = TypeVar("S", float, Tensor)
 
 # A truncated process starts from spans of 1, 3 and 9 words, in turn: so many powers of 3.
 START_WIDTHS = 3
@@ -104,46 +102,33 @@ class SpanDiffusion:
         self,
         state: Tensor,
         clean: Tensor,
-        timestep: Tensor | int,
-        earlier: Tensor | int,
+        timestep: int,
+        earlier: int,
         eta: float = 0.0,
         noise: Optional[Tensor] = None,
     ) -> Tensor:
         """DDIM: from `timestep` to the `earlier` one, given the predicted clean state (eq. 6-7).
 
-        timestep, earlier: `(B,)` long, or one for all. eta: 0 is deterministic (the paper), 1 as
-        noisy as the forward process (the authors' code); it needs `noise` in the shape of `state`.
+        eta: 0 is deterministic (the paper), 1 as noisy as the forward process (the authors' code);
+        it needs `noise` in the shape of `state`.
         """
-        if isinstance(timestep, int) and isinstance(earlier, int):
-            shares = shares_between(self.schedule, self.all_timesteps, timestep, earlier, eta)
-            return denoised(state, clean, noise, *shares)
-        table = self.signal.to(state.device)
-        now, then = (table[t].view(-1, 1, 1) for t in (timestep, earlier))
-        return denoised(state, clean, noise, *step_shares(now, then, eta))
-
-
-def denoised(
-    state: Tensor, clean: Tensor, noise: Optional[Tensor], of_state: S, of_clean: S, of_noise: S
-) -> Tensor:
-    """Eq. 7: a state, the clean one and noise, each with its share."""
-    state = of_state * state + of_clean * clean
-    return state if noise is None else state + of_noise * noise
-
-
-def step_shares(now: Tensor, then: Tensor, eta: float) -> Tuple[Tensor, Tensor, Tensor]:
-    """Of the state, the clean state and the noise in a step from a signal of `now` to `then`."""
-    variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
-    of_state = (1 - then - variance).clamp(min=0).sqrt() / (1 - now).sqrt()
-    return of_state, then.sqrt() - of_state * now.sqrt(), variance.clamp(min=0).sqrt()
+        of_state, of_clean, of_noise = step_shares(
+            self.schedule, self.all_timesteps, timestep, earlier, eta
+        )
+        state = of_state * state + of_clean * clean
+        return state if noise is None else state + of_noise * noise
 
 
 @lru_cache(maxsize=256)
-def shares_between(
+def step_shares(
     schedule: str, timesteps: int, timestep: int, earlier: int, eta: float
 ) -> Tuple[float, float, float]:
-    """As `step_shares`, between two timesteps of a schedule."""
+    """Of the state, the clean state and the noise (eq. 7) in a step between two timesteps."""
     signal = alpha_bars(schedule, timesteps)
-    of_state, of_clean, of_noise = step_shares(signal[timestep], signal[earlier], eta)
+    now, then = signal[timestep], signal[earlier]
+    variance = eta**2 * (1 - then) / (1 - now) * (1 - now / then)
+    of_state = (1 - then - variance).clamp(min=0).sqrt() / (1 - now).sqrt()
+    of_clean, of_noise = then.sqrt() - of_state * now.sqrt(), variance.clamp(min=0).sqrt()
     return of_state.item(), of_clean.item(), of_noise.item()
 
 

@@ -41,7 +41,6 @@ class Variant:
     none: which spans learn None, those that are "unmatched", or those whose pointers have "missed"
         every entity.
     none_weight: class weight of None; None gives entities and None the same total.
-    rollout: further steps of the reverse process that are trained on the model's own spans.
     auxiliary: losses after every span layer, else after the last only.
     """
 
@@ -60,7 +59,6 @@ class Variant:
     match_reach: Optional[int] = 4
     none: str = "missed"
     none_weight: Optional[float] = 1.0
-    rollout: int = 0
     auxiliary: bool = True
 
 
@@ -78,7 +76,6 @@ PAPER = Variant(
     match_distance=0.0,
     match_reach=None,
     none="unmatched",
-    rollout=0,
     auxiliary=False,
 )
 AUTHORS = replace(
