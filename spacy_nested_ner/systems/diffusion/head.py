@@ -52,15 +52,15 @@ class Diffusion(MatchedHead):
         encoded = self.network.encode(batch.words, batch.mask)
         noisy, timestep = self.start(encoded, gold)
         answers, states = self.network(encoded, noisy, timestep, self.form.auxiliary)
-        losses = self.matched_losses(answers, noisy, gold, batch.mask)
+        further = {}
         if self.settings.with_candidates:
             entity = any_entity(noisy.kinds, gold)
             spans = with_entities(noisy.spans, gold, entity, encoded.lengths)
             loss = self.classifier_loss(encoded, states, noisy, spans, gold)
-            losses["candidate"] = loss._replace(weight=self.settings.candidate_weight)
+            further["candidate"] = loss._replace(weight=self.settings.candidate_weight)
         if encoded.boundaries is not None:
-            losses["word"] = self.word_loss(encoded.boundaries, gold, batch.mask)
-        return losses
+            further["word"] = self.word_loss(encoded.boundaries, gold, batch.mask)
+        return {**self.matched_losses(answers, noisy, gold, batch.mask), **further}
 
     def start(self, encoded: EncodedWords, gold: Gold) -> Tuple[NoisySpans, Tensor]:
         """Noisy spans and the random timestep `(B,)` of each sentence."""
