@@ -205,7 +205,7 @@ def results_of_trials(output: Path, pattern: str) -> Dict[str, List[Dict[str, An
 
     Raises typer.BadParameter if there are none.
     """
-    folders = {folder.name: comparison.results_in(folder) for folder in output.glob(pattern)}
+    folders = {folder.name: tables.results_in(folder) for folder in output.glob(pattern)}
     found = {name: results for name, results in folders.items() if results}
     if not found:
         raise typer.BadParameter(NO_RESULTS.format(folder=output))

@@ -16,8 +16,8 @@ import torch
 import typer
 from thinc.compat import has_cupy_gpu
 
+from benchmarks import tables
 from spacy_nested_ner.comparison import provenance as origin
-from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.comparison.trainings import other_settings
 from spacy_nested_ner.files import write_json
 
@@ -49,7 +49,7 @@ def write_output(path: Optional[Path], result: Dict[str, Any]) -> None:
 
 def results_of(folder: Path) -> List[Dict[str, Any]]:
     """The results in a folder; typer.BadParameter if there are none."""
-    results = results_in(folder)
+    results = tables.results_in(folder)
     if not results:
         raise typer.BadParameter(NO_RESULTS.format(folder=folder))
     return results

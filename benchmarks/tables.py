@@ -1,6 +1,7 @@
 """Markdown tables from the JSON files of the benchmarks: their `report` commands print them, the
 docs show them. Plain Python, so that both are made without torch."""
 
+import json
 import re
 import shlex
 import statistics
@@ -20,6 +21,12 @@ Values = Tuple[FrozenSet[str], ...]  # of these options, of each
 
 # Corpus, encoder, training docs and time of a training.
 Budget = Tuple[str, str, str, str]
+
+
+def results_in(folder: Path) -> List[Result]:
+    """The results of trainings in a folder, best F1 first."""
+    results = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*_seed*.json"))]
+    return sorted(results, key=lambda result: -result["f1"])
 
 
 def runnable(command: str) -> str:

@@ -92,7 +92,7 @@ def escaped(text: str) -> str:
 
 def comparison(folder: str) -> str:
     """The trainings in a folder of results, and the commands that made them."""
-    results = trainings.results_in(ROOT / RESULTS / folder)
+    results = tables.results_in(ROOT / RESULTS / folder)
     parts = [trainings.each_training(results), trainings.over_seeds(results)]
     if found := tables.differences(results):
         each = ", ".join(f"`{name}` {difference}" for name, difference in found.items())
@@ -106,14 +106,14 @@ def comparison(folder: str) -> str:
 def best_systems(*folders: str) -> str:
     """Which system is best in which time, over several folders of results."""
     paths = [ROOT / RESULTS / folder for folder in folders]
-    table = tables.best_systems(each for path in paths for each in trainings.results_in(path))
+    table = tables.best_systems(each for path in paths for each in tables.results_in(path))
     command = f"-m benchmarks.compare report {' '.join(f'{RESULTS}/{each}' for each in folders)}"
     return f"{table}\n\n{shell([command])}"
 
 
 def init_trials(*folders: str) -> str:
     """What the config of `init` reaches beside that of spaCy for `spancat`, and the commands."""
-    found = {Path(each).name: trainings.results_in(ROOT / RESULTS / each) for each in folders}
+    found = {Path(each).name: tables.results_in(ROOT / RESULTS / each) for each in folders}
     return with_commands(tables.init_trials(found), flat(found))
 
 
@@ -126,7 +126,7 @@ def training_length(folder: str) -> str:
 def trials(folder: str) -> Dict[str, List[Dict[str, Any]]]:
     """The results in each folder of a folder of results."""
     paths = sorted((ROOT / RESULTS / folder).iterdir())
-    return {path.name: trainings.results_in(path) for path in paths}
+    return {path.name: tables.results_in(path) for path in paths}
 
 
 def flat(found: Dict[str, List[Dict[str, Any]]]) -> List[Dict[str, Any]]:
@@ -142,13 +142,13 @@ def picking(folder: str) -> str:
 
 def teaching(folder: str) -> str:
     """What plain text is worth beside gold, and the commands that trained on it."""
-    results = trainings.results_in(ROOT / RESULTS / folder)
+    results = tables.results_in(ROOT / RESULTS / folder)
     return with_commands(tables.teaching(results), results)
 
 
 def long_entities(folder: str) -> str:
     """Which entities are found, by length and depth, and the commands that measured it."""
-    results = trainings.results_in(ROOT / RESULTS / folder)
+    results = tables.results_in(ROOT / RESULTS / folder)
     return with_commands(tables.long_entities(results), results)
 
 

@@ -31,7 +31,6 @@ from benchmarks import (
 )
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS, SYSTEMS
-from spacy_nested_ner.comparison.tables import results_in
 from spacy_nested_ner.encoders import sorted_transformer
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
@@ -321,7 +320,7 @@ def test_ner_crf_of_edsnlp(tiny_bert, tmp_path) -> None:
     table = invoke(app, tmp_path, tmp_path / "out", *options)
     header, _, row = (line.split(" | ") for line in table.splitlines()[-3:])
     assert header == ["| sentences", "draws", "`eds.ner_crf` |"] and row[:2] == ["| 4", "1"]
-    (result,) = results_in(tmp_path / "out" / "4_docs")
+    (result,) = tables.results_in(tmp_path / "out" / "4_docs")
     assert result["training"]["steps"] > 0 and 0 <= result["f1"] <= 1 and result["edsnlp"]
 
 
@@ -359,7 +358,7 @@ def test_recall_by_length_and_depth(tmp_path) -> None:
     assert "| spancat, 1- to 3-grams | 1 |" in table
     docs = list(DocBin().from_disk(tmp_path / "test.spacy").get_docs(spacy.blank("en").vocab))
     n_gold = sum(len(doc.spans["sc"]) for doc in docs)
-    for found in results_in(tmp_path / "out"):
+    for found in tables.results_in(tmp_path / "out"):
         for groups in (found["by_length"], found["by_depth"]):
             assert sum(group["gold"] for group in groups.values()) == n_gold
             assert all(0 <= group["right"] <= group["gold"] for group in groups.values())

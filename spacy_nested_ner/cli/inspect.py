@@ -107,7 +107,7 @@ def inspect(
     if dev_path is not None:
         warnings += read_as_one(dev_path)
         warnings += not_gold([eg.reference for eg in examples], dev_path, [spans_key])
-    data = {"train": str(train_path), "dev": dev_path and str(dev_path), "key": spans_key}
+    data = {"train": str(train_path), "dev": dev_path and str(dev_path), "spans_key": spans_key}
     return {"data": data, **report, "warnings": warnings}
 
 

@@ -214,14 +214,11 @@ class _Found:
             yield {"id": name, **found} if with_ids else found
 
     def _usable(self, name: str, text: "Text") -> str:
-        if not isinstance(text, str):
-            raise ValueError(f"The text with the id {name!r}: {text.problem}.")
-        if len(text) > self.nlp.max_length:
-            raise ValueError(
-                f"The text with the id {name!r} has {len(text)} characters, but the pipeline "
-                f"takes at most {self.nlp.max_length}. Split it."
-            )
-        return text
+        from spacy_nested_ner.scale.inputs import problem_of
+
+        if problem := problem_of(text, self.nlp.max_length):
+            raise ValueError(f"The text with the id {name!r}: {problem}.")
+        return str(text)
 
 
 @contextmanager

@@ -101,14 +101,13 @@ class UsableTexts:
 
     def usable(self, texts: Iterable[Tuple[str, Text]]) -> Iterator[Tuple[str, str]]:
         """Each text behind its id, blank ones left out, too."""
+        from spacy_nested_ner.scale.inputs import problem_of
+
         for name, text in texts:
             self.texts += 1
-            if not isinstance(text, str):
-                self.problem(name, text.problem)
-            elif self.longest is not None and len(text) > self.longest:
-                most = self.longest
-                self.problem(name, f"{len(text)} characters, but the pipeline takes at most {most}")
-            elif text.strip():
+            if problem := problem_of(text, self.longest):
+                self.problem(name, problem)
+            elif isinstance(text, str) and text.strip():
                 yield name, text
 
     def problem(self, name: str, what: str) -> None:

@@ -3,9 +3,7 @@ files, without torch."""
 
 from __future__ import annotations
 
-import json
 import statistics
-from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 BATCH_SIZES = (1, 8, 64)
@@ -45,12 +43,6 @@ def markdown(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
     """A table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
-
-
-def results_in(folder: Path) -> List[Result]:
-    """The results in a folder, best F1 first."""
-    results = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*_seed*.json"))]
-    return sorted(results, key=lambda result: -result["f1"])
 
 
 def each_training(results: Sequence[Result]) -> str:

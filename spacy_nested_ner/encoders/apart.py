@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
@@ -23,6 +23,7 @@ from spacy_nested_ner.encoders.piece_windows import (
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
 from spacy_nested_ner.encoders.question_cache import state_of
 from spacy_nested_ner.encoders.shim import ModuleShim, running
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.layers.late_interaction import LateInteraction
 from spacy_nested_ner.layers.split_encoder import Projected, SplitEncoder
 
@@ -120,8 +121,7 @@ def _late_layer(model: PairEncoderModel, is_train: bool) -> Optional[LateInterac
     if shim is None:
         return None
     layer: LateInteraction = shim.module
-    for dropout in (m for m in layer.modules() if isinstance(m, nn.Dropout)):
-        dropout.p = model.layers[0].attrs["dropout_rate"] if is_train else 0.0
+    set_dropout(layer, model.layers[0].attrs["dropout_rate"] if is_train else 0.0)
     return layer
 
 

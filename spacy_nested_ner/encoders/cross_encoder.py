@@ -26,6 +26,7 @@ from spacy_nested_ner.encoders.question_cache import QuestionCache, state_of
 from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
 from spacy_nested_ner.encoders.words import encode_words, initialize_tok2vec
 from spacy_nested_ner.layers.cross_encoder import CrossEncoder
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.layers.late_interaction import LateCrossEncoder, LateInteraction
 
 Backprop = Callable[[], List[Any]]
@@ -162,8 +163,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     if module.training != is_train:  # every part is told: too much for every doc
         module.train(is_train)
     if is_train:
-        for dropout in (m for m in module.modules() if isinstance(m, nn.Dropout)):
-            dropout.p = node.attrs["dropout_rate"]
+        set_dropout(module, node.attrs["dropout_rate"])
     # One pool of words that every pair picks its own from.
     if is_train:
         pool, backprop = _learning_pool(model, X.docs, question_docs)

@@ -390,11 +390,11 @@ def _explain(architecture: str, name: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError) as err:
         raise ValueError(
-            f"{architecture}: cannot read a pretrained encoder from '{name}'. Set 'name' of the "
-            "component's tok2vec to a directory with config.json, tokenizer.json and "
-            "model.safetensors, or to a model name of the hub (which needs a network or a filled "
-            "cache). A trained pipeline contains its encoder: continue its training with "
-            f"nlp.resume_training, not with nlp.initialize. The error was: {err}"
+            f"{architecture}: cannot read a pretrained encoder from '{name}'. Give a directory "
+            "with config.json, tokenizer.json and model.safetensors, or a model name of the hub "
+            "(which needs a network or a filled cache); in a config it is 'name' of the "
+            "component's tok2vec. A trained pipeline contains its encoder: continue its training "
+            f"with nlp.resume_training, not with nlp.initialize. The error was: {err}"
         ) from err
 
 

@@ -54,7 +54,7 @@ def make_fit_threshold(beta: float = 1.0) -> Callable[[Language], Language]:
     beta: the best threshold has the highest F-beta; with 2, recall weighs twice as much as
         precision.
 
-    It costs one prediction on that corpus for each pipeline that is saved, ten or eleven where a
+    It costs one prediction on that corpus for each pipeline that is saved, nine or ten where a
     later component may change the spans, as a `span_ruler` with the same key does and components of
     other packages might. Training itself goes on with the thresholds of the config. What was chosen
     stands in the pipeline's `meta["thresholds"]`. Where it fails, it warns, and the pipeline is

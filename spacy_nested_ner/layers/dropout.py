@@ -8,6 +8,13 @@ from torch import Tensor, nn
 STEPS = 256  # of a rate
 
 
+def set_dropout(module: nn.Module, rate: float) -> None:
+    """Give every dropout of a module this rate."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = rate
+
+
 class Dropout(nn.Dropout):
     """`torch.nn.Dropout`, with a random byte for each number where torch draws a float: on a CPU it
     takes a fifth of the time. There a rate is rounded to 1/256, and what is left is scaled by the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Union
 
-from spacy_nested_ner.scale.inputs import Pair, batched, checked
+from spacy_nested_ner.scale.inputs import Pair, batched, checked, problem_of
 from spacy_nested_ner.scale.pipelines import (
     LoadedPipeline,
     check_key,
@@ -17,7 +17,6 @@ from spacy_nested_ner.scale.pipelines import (
 from spacy_nested_ner.scale.rows import (
     Row,
     Text,
-    Unusable,
     ddl,
     ids_of,
     import_arrow,
@@ -183,15 +182,8 @@ class Annotator:
         return record_batch(ids, rows, self.name, self.details)
 
     def _unusable(self, text: Text, longest: int) -> Optional[Row]:
-        text = checked(text)
-        if isinstance(text, Unusable):
-            return Row(error=text.problem)
-        if len(text) > longest:
-            return Row(
-                error=f"the text has {len(text)} characters, but the pipeline takes at most "
-                f"{longest}. Split it"
-            )
-        return None
+        problem = problem_of(checked(text), longest)
+        return None if problem is None else Row(error=problem)
 
     def _rows(self, nlp: Language, texts: List[str]) -> List[Row]:
         """Texts that fail together are tried again in halves, so that each error gets into the row

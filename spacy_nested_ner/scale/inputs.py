@@ -266,6 +266,16 @@ def checked(text: Text) -> Text:
     return text
 
 
+def problem_of(text: Text, longest: Optional[int]) -> Optional[str]:
+    """Why a `checked` text cannot be used, None if it can. longest: characters, None for any
+    number."""
+    if not isinstance(text, str):
+        return text.problem
+    if longest is not None and len(text) > longest:
+        return f"{len(text)} characters, but the pipeline takes at most {longest}. Split the text"
+    return None
+
+
 def _not_utf8(byte: int) -> Unusable:
     return Unusable(f"the text is not UTF-8: byte 0x{byte:02X}; {REMEDY}")
 

@@ -96,10 +96,11 @@ def _changes(old: Dict[str, Any], new: Dict[str, Any]) -> List[str]:
     """What differs between two manifests, in words."""
     if old["model"] != new["model"]:
         return [f"with the model {old['model']['name']}, not {new['model']['name']}"]
+    before, now = old["settings"], new["settings"]
     found = [
-        f"with {name} {old['settings'].get(name)!r}, not {value!r}"
-        for name, value in new["settings"].items()
-        if old["settings"].get(name) != value
+        f"with {name} {before.get(name)!r}, not {now.get(name)!r}"
+        for name in dict.fromkeys([*now, *before])
+        if before.get(name) != now.get(name)
     ]
     for name in sorted({*old["input"], *new["input"]}):
         if name not in new["input"]:

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def adapt(
     model.base_model.to("cpu").save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     tenth = max(1, len(losses) // 10)
-    return Losses(_mean(losses[:tenth]), _mean(losses[-tenth:]))
+    return Losses(fmean(losses[:tenth]), fmean(losses[-tenth:]))
 
 
 def cut_parts(tokenizer: Any, text: str, longest: int) -> Iterator[Part]:
@@ -196,7 +197,3 @@ def head_of(model: Any) -> nn.Module:
 def _up(number: int, step: int) -> int:
     """The next multiple of the step."""
     return -(-number // step) * step
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

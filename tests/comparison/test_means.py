@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import srsly
 
-from benchmarks.tables import best_systems
+from benchmarks.tables import best_systems, results_in
 from spacy_nested_ner.comparison import tables
 
 
@@ -73,7 +73,7 @@ def test_what_was_not_measured_has_no_column(tmp_path) -> None:
     for each in (result("piqn_ner", 0.5), {**result("spancat", 0.6), "ratio": {"8": 2.0}}):
         name = f"{each['settings']['system']}_seed0.json"
         srsly.write_json(tmp_path / name, each)
-    header, _, *rows = tables.each_training(tables.results_in(tmp_path)).splitlines()
+    header, _, *rows = tables.each_training(results_in(tmp_path)).splitlines()
     assert "peak MiB" not in header and header.endswith("| words/s | ratio, batch 8 |")
     assert [row.split("|")[1].strip() for row in rows] == ["`spancat`", "`piqn_ner`"]
     assert rows[0].endswith("| 2.00 |") and rows[1].endswith("| - |")

@@ -229,6 +229,15 @@ def test_resume_refuses_what_has_changed(model, parts, tmp_path):
     assert files(output) == before
 
 
+def test_resume_refuses_a_run_with_code_where_there_is_none_now(model, parts, tmp_path):
+    code = tmp_path / "own.py"
+    code.write_text("", "utf8")
+    annotate(model, parts, tmp_path / "out", "--code", code)
+    resumed = (model, parts, tmp_path / "out", "--resume")
+    assert "not None" in annotate(*resumed, code=1)
+    annotate(*resumed, "--code", code)
+
+
 @pytest.fixture
 def novels(tmp_path, monkeypatch) -> Path:
     """Ten texts, in rows of which two end a fragment."""
