@@ -183,10 +183,13 @@ class NestedNER(SavedPipe):
         labels (Optional[Sequence[str]]): Labels to use, typically from `spacy init labels`; without
             them every label of the examples is added. Warns of docs without a group of spans.
         RAISES (ValueError): If there are no labels; says which span keys the examples have.
+        RAISES (TypeError): For what is no `Example`.
         """
         with self._named():
             check_listeners(self.model)
         examples = list(get_examples())  # once: to read a corpus takes 2 ms a doc
+        validate_examples(examples, f"{type(self).__name__}.initialize")
+        self._warned.clear()  # of other data and weights
         sample = list(islice((eg for eg in examples if len(eg.reference)), 10))
         found = gold_keys(examples, self.key)
         for label in found.labels if labels is None else labels:
@@ -233,6 +236,7 @@ class NestedNER(SavedPipe):
         """Words of the longest entity of the whole sample; counts, too, the gold spans that cannot
         be learned from."""
         lost: Dict[str, int] = {}
+        first: Dict[str, str] = {}
         longest = 0
         for eg in examples:
             placed = self._place([eg], self._segments_as_given([eg.predicted]).rows)
@@ -240,7 +244,8 @@ class NestedNER(SavedPipe):
                 longest = max([longest, *(last - first + 1 for first, last, _ in entities)])
             for reason, count in placed.lost.items():
                 lost[reason] = lost.get(reason, 0) + count
-        self._warn_lost(lost, "the training data")
+            first = {**placed.first, **first}
+        self._warn_lost(lost, first, "the training data")
         return longest
 
     def __call__(self, doc: Doc, *, batch_size: int = 1, **options: Any) -> Doc:
@@ -512,17 +517,17 @@ class NestedNER(SavedPipe):
     ) -> List[List[GoldEntity]]:
         with self._named():
             gold = self._place(examples, segments.rows, draw)
-        self._warn_lost(gold.lost, "this batch")
+        self._warn_lost(gold.lost, gold.first, "this batch")
         if elsewhere := gold_elsewhere(examples, self.key):
-            self._warn_once("missing", elsewhere)
+            self._warn_once("elsewhere", elsewhere)
         return gold.entities
 
     def _place(self, examples: List[Example], rows: np.ndarray, draw: bool = False) -> GoldSegments:
         label_index = {label: i for i, label in enumerate(self.labels)}
         return gold_segments(examples, rows, self.key, label_index, draw)
 
-    def _warn_lost(self, lost: Mapping[str, int], where: str) -> None:
-        for reason, problem in lost_gold(lost, where).items():
+    def _warn_lost(self, lost: Mapping[str, int], first: Mapping[str, str], where: str) -> None:
+        for reason, problem in lost_gold(lost, first, where).items():
             self._warn_once(reason, problem)
 
     def _check_loss(self, loss: float, parts: Dict[str, float]) -> None:

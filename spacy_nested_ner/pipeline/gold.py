@@ -27,16 +27,18 @@ LOST_REMEDY = {
     "no label": "give each span a label",
     "misaligned": "their boundaries fall inside tokens; check the language of the pipeline, "
     "its tokenizer and the annotation",
-    "unknown label": "add the labels at initialize or with add_label; a sourced component is not "
-    "initialized: call add_label and save its pipeline before training",
+    "unknown label": "check their spelling, or add the labels at initialize or with add_label; a "
+    "sourced component is not initialized: call add_label and save its pipeline before training",
     "across segments": "they fit in no sentence or window; check the sentence boundaries or set a "
     "larger window and a smaller stride",
 }
 
+# Characters of a text or a span in a message.
+SHOWN = 40
 
 DROPPED = (
-    "spaCy's corpus reader drops all spans of docs that it splits: set its max_length to 0 and "
-    "gold_preproc to false"
+    "If they come from a .spacy file: spaCy's corpus reader drops all spans of docs that it "
+    "splits; set its max_length to 0 and gold_preproc to false"
 )
 
 
@@ -49,24 +51,26 @@ class GoldKeys(NamedTuple):
     """What the references of some examples hold.
 
     labels: under one key of `doc.spans`, in the order of their appearance. docs: how many have
-    spans, by key. total: how many hold words. ents: whether any has `doc.ents`.
+    spans, by key. total: how many hold words. only_ents: how many have `doc.ents` and no group
+    under that key.
     """
 
     labels: List[str]
     docs: Dict[str, int]
     total: int
-    ents: bool
+    only_ents: int
 
     def problem(self, spans_key: str) -> str:
         """Why there is nothing to learn under a key, and what to do about it."""
         if spans_key in self.docs:
             return f"the training docs have no entity under spans_key '{spans_key}'"
         put = f"set doc.spans['{spans_key}'] ="
-        if not self.docs and self.ents:
+        if not self.docs and self.only_ents:
             ents = f"{put} list(doc.ents) in the docs"
             return f"no training doc has spans, but there are doc.ents: {ents}"
         if not self.docs:
-            return f"no training doc has spans. {DROPPED}"
+            give = "Give examples that have them: nlp.initialize(lambda: examples)"
+            return f"no training doc has spans. {give}. {DROPPED}"
         have = ", ".join(f"'{key}'" for key in sorted(self.docs))
         return (
             f"no training doc has spans under spans_key '{spans_key}'; the docs have {have}. Set "
@@ -80,10 +84,12 @@ class GoldKeys(NamedTuple):
         count = self.total - self.docs.get(spans_key, 0)
         if spans_key not in self.docs or not count:
             return ""
+        put = f"set doc.spans['{spans_key}'] = list(doc.ents)"
+        ents = f"{self.only_ents} of them have doc.ents: {put}. " if self.only_ents else ""
         return (
             f"{count} of {self.total} training docs have no doc.spans['{spans_key}']. These "
-            "docs are used as texts without entities. If that is right, give them an empty group; "
-            f"leave out docs that are not annotated. {DROPPED}"
+            f"docs are used as texts without entities. {ents}If that is right, give them an empty "
+            f"group; leave out docs that are not annotated. {DROPPED}"
         )
 
 
@@ -91,16 +97,16 @@ def gold_keys(examples: Iterable[Example], spans_key: str) -> GoldKeys:
     """Read the labels under a key, and which keys there are."""
     labels: Dict[str, None] = {}
     docs: Dict[str, int] = {}
-    total, ents = 0, False
+    total = only_ents = 0
     for example in examples:
         spans = example.reference.spans
-        ents = ents or bool(example.reference.ents)
+        only_ents += bool(example.reference.ents) and spans_key not in spans
         total += bool(len(example.reference) or spans)
         for key, group in spans.items():
             docs[key] = docs.get(key, 0) + 1
             if key == spans_key:
                 labels.update(dict.fromkeys(span.label_ for span in group if span.label))
-    return GoldKeys(list(labels), docs, total, ents)
+    return GoldKeys(list(labels), docs, total, only_ents)
 
 
 def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
@@ -123,21 +129,25 @@ def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
     )
 
 
-def lost_gold(lost: Mapping[str, int], where: str) -> Dict[str, str]:
-    """What to say of gold spans that cannot be learned from, by reason; see `gold_segments`."""
+def lost_gold(lost: Mapping[str, int], first: Mapping[str, str], where: str) -> Dict[str, str]:
+    """What to say of gold spans that cannot be learned from, by reason; see `GoldSegments`."""
     return {
-        reason: f"{count} gold span(s) of {where} cannot be used for training ({reason}): "
-        f"{LOST_REMEDY[reason]}. Further cases are not reported"
+        reason: f"{count} gold span(s) of {where} cannot be used for training ({reason}; the "
+        f"first: {first[reason]}): {LOST_REMEDY[reason]}. Further cases are not reported"
         for reason, count in lost.items()
         if count
     }
 
 
 class GoldSegments(NamedTuple):
-    """Entities per segment, and what could not be learned from, counted by reason."""
+    """Entities per segment, and what could not be learned from, counted by reason.
+
+    first: of each reason that occurs, the first such span in words.
+    """
 
     entities: List[List[GoldEntity]]
     lost: Dict[str, int]
+    first: Dict[str, str]
 
 
 def gold_segments(
@@ -156,39 +166,48 @@ def gold_segments(
     the predicted doc fits), "unknown label" and "across segments" (no sentence or window holds it).
     """
     lost = dict.fromkeys(LOST_REMEDY, 0)
+    first: Dict[str, str] = {}
+
+    def lose(reason: str, doc: Doc, text: str, label: str) -> None:
+        lost[reason] += 1
+        if reason not in first:
+            first[reason] = f"{text[:SHOWN]!r} as {label!r} in {doc.text.strip()[:SHOWN]!r}"
+
     entities: List[List[GoldEntity]] = [[] for _ in rows]
     begins = np.searchsorted(rows[:, 0], np.arange(len(examples) + 1)).tolist()
     for example, (begin, stop) in zip(examples, pairwise(begins)):
         spans, misaligned = aligned_gold(example, spans_key, draw)
-        lost["misaligned"] += misaligned
+        for text, label in misaligned:
+            lose("misaligned", example.predicted, text, label)
         starts, ends = rows[begin:stop, 1].tolist(), rows[begin:stop, 2].tolist()
         spaces = is_space(example.predicted)
         for start, end, label in spans:
             start, end = without_space_around(spaces, start, end)
-            if start >= end:
-                lost["empty"] += 1
-                continue
-            if label not in label_index:
-                lost["unknown label" if label else "no label"] += 1
-                continue
             holders = range(bisect_left(ends, end), bisect_right(starts, start))
-            lost["across segments"] += not holders
-            for i in holders:
-                first = starts[i]
-                entity = (start - first, end - first - 1, label_index[label])
-                entities[begin + i].append(entity)
-    return GoldSegments([sorted(set(group)) for group in entities], lost)
+            if start >= end:
+                reason = "empty"
+            elif label not in label_index:
+                reason = "unknown label" if label else "no label"
+            elif not holders:
+                reason = "across segments"
+            else:
+                for i in holders:
+                    entity = (start - starts[i], end - starts[i] - 1, label_index[label])
+                    entities[begin + i].append(entity)
+                continue
+            lose(reason, example.predicted, example.predicted[start:end].text, label)
+    return GoldSegments([sorted(set(group)) for group in entities], lost, first)
 
 
 def aligned_gold(
     example: Example, spans_key: str, draw: bool = False
-) -> Tuple[List[Tuple[int, int, str]], int]:
-    """Gold spans as `(start, end, label)` in tokens of the predicted doc, and how many of them
-    start or end inside a predicted token. draw: see `gold_segments`."""
+) -> Tuple[List[Tuple[int, int, str]], List[Tuple[str, str]]]:
+    """Gold spans as `(start, end, label)` in tokens of the predicted doc, and `(text, label)` of
+    those that start or end inside a predicted token. draw: see `gold_segments`."""
     reference, predicted = example.reference, example.predicted
     gold = drawn(reference, spans_key) if draw else list(reference.spans.get(spans_key, []))
     if same_tokens(reference, predicted):
-        return [(span.start, span.end, span.label_) for span in gold], 0
+        return [(span.start, span.end, span.label_) for span in gold], []
     if reference.text == predicted.text:
         fitted = [predicted.char_span(span.start_char, span.end_char) for span in gold]
     else:  # other whitespace: spaCy's alignment knows how the tokens belong together
@@ -197,7 +216,8 @@ def aligned_gold(
     # Labels as text: a reference that was read with another vocab may have ones of its own.
     labelled = zip(fitted, [span.label_ for span in gold])
     found = [(span.start, span.end, label) for span, label in labelled if span is not None]
-    return found, len(gold) - len(found)
+    lost = [(span.text, span.label_) for span, fit in zip(gold, fitted) if fit is None]
+    return found, lost
 
 
 def _fitted(predicted: Doc, span: Span, tokens: np.ndarray) -> Optional[Span]:

@@ -3,7 +3,7 @@
 import gc
 import pickle
 import warnings
-from typing import Any, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import torch
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from spacy.vocab import Vocab
 from thinc.api import Config
 
 from spacy_nested_ner.model import head_model
@@ -652,6 +653,50 @@ def test_lost_gold_of_the_whole_data_is_counted_at_initialize() -> None:
 
     with pytest.warns(UserWarning, match=r"2 gold span\(s\) of the training data.*misaligned"):
         make_pipeline(examples=misaligned)
+
+
+def warnings_of(function: Callable[[], Any]) -> List[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [str(each.message) for each in caught]
+
+
+def test_each_initialisation_tells_of_its_own_data() -> None:
+    nlp = make_pipeline()
+    bare = [Example.from_dict(nlp.make_doc("Hello"), {})]
+
+    def initialize(more: List[Example]) -> List[str]:
+        return warnings_of(lambda: nlp.initialize(lambda: [*make_examples(nlp), *more]))
+
+    assert initialize([]) == []
+    for count in (1, 3):
+        (said,) = initialize(bare * count)
+        assert f"{count} of {len(SENTENCES) + count} training docs have no doc.spans" in said
+        assert "of them have doc.ents" not in said
+
+
+def test_docs_with_other_annotation_are_told_of_beside_docs_without() -> None:
+    nlp = make_pipeline()
+    flat = Example.from_dict(nlp.make_doc("Bern is big"), {"entities": [(0, 4, "GPE")]})
+    (said,) = warnings_of(lambda: nlp.initialize(lambda: [*make_examples(nlp), flat]))
+    assert "1 of them have doc.ents: set doc.spans['sc'] = list(doc.ents)" in said
+    (said,) = warnings_of(lambda: nlp.update([flat], sgd=nlp.create_optimizer()))
+    assert "no doc of a batch has doc.spans['sc'], but there is doc.ents" in said
+
+
+def test_the_first_lost_gold_is_named() -> None:
+    nlp = make_pipeline()
+    example = make_example(nlp, "the US court", [(1, 2, "Gpe "), (0, 2, "OTHER")])
+    (said,) = warnings_of(lambda: nlp.update([example], sgd=nlp.create_optimizer()))
+    assert "2 gold span(s) of this batch" in said
+    assert "(unknown label; the first: 'US' as 'Gpe ' in 'the US court'): check" in said
+
+
+@pytest.mark.parametrize("given", [("a", {"entities": []}), Doc(Vocab(), words=["a"])])
+def test_what_is_no_example_is_refused_at_initialize(given) -> None:
+    with pytest.raises(TypeError, match=r"E978.*NestedNER\.initialize"):
+        make_pipeline(examples=lambda nlp: [given])
 
 
 @pytest.mark.parametrize("blank", [" ", "\u200b"])
