@@ -143,6 +143,7 @@ def recipe_for(
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)
     recipe = Recipe(config)
     recipe.reasons["System"] = f"{system.factory}, the best one in equal training time"
+    recipe.reasons["Language"] = f"{lang}, that of the tokenizer; another with --lang"
     sentences, longest = sentences_and_longest(train_path, spans_key, lang)
     train = {**report["train"], "sentences": sentences}
     if optimize is None:

@@ -20,7 +20,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, print_table, shown
+from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown
 from spacy_nested_ner.cli.pipelines import (
     check_arguments,
     load_pipeline,
@@ -103,6 +103,7 @@ def evaluate_cli(
     """
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path)
+        keep_inputs(output_path, data_path)
         use_gpu(gpu_id)
         report = evaluate(
             models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens

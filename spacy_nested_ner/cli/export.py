@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GoldArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, keep_inputs
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def export_cli(
     from spacy_nested_ner.corpora.export import export_docs
 
     with failing("Cannot export the data. Nothing was written."):
+        keep_inputs(output_path, data_path)
         docs = _docs(data_path, spans_key, lang)
         ask = _Questions(questions)
         count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)

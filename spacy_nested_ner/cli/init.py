@@ -11,7 +11,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, keep_inputs
 
 
 class Optimize(str, Enum):
@@ -70,6 +70,7 @@ def init_cli(
     with failing("Cannot make a config."):
         if config_path.exists() and not force:
             raise ValueError(f"{config_path} already exists. Choose another name, or use --force.")
+        keep_inputs(config_path, train_path, dev_path)
         goal = optimize.value if optimize else None
         recipe = recipe_for(train_path, dev_path, encoder, spans_key, lang, goal)
         if minutes is not None:

@@ -10,7 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt, TrainArg
-from spacy_nested_ner.cli.output import failing, print_table, shown
+from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown
 from spacy_nested_ner.cli.pipelines import blank_pipeline, not_gold, read_as_one, read_examples
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def inspect_cli(
     from spacy_nested_ner.files import write_json
 
     with failing("Cannot inspect the data."):
+        keep_inputs(output_path, *filter(None, (train_path, dev_path, config_path)))
         report = inspect(train_path, dev_path, spans_key, lang, config_path, rare)
         if output_path is not None:
             write_json(output_path, report)
@@ -87,12 +88,20 @@ def inspect(
     )
     from spacy_nested_ner.evaluation.scores.entities import no_gold
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
+    from spacy_nested_ner.pipeline.gold import SURE, keep_sure, one_sided_labels
 
     nlp, components = _pipeline(config_path, lang)
     train = read_examples(nlp, train_path)
     if not any(eg.reference.spans.get(spans_key) for eg in train):
         docs = [eg.reference for eg in train]
         raise ValueError(f"{train_path}: {no_gold(docs, spans_key)}")
+    docs = [eg.reference for eg in train]
+    taught = not_gold(docs, train_path, [spans_key])
+    if taught:
+        taught = [f"{taught[0]} Those of a weight from {SURE} on are counted."]
+        taught += [f"{problem}." for problem in one_sided_labels(docs, spans_key)]
+        for doc in docs:
+            keep_sure(doc, spans_key)
     found = inspect_split(train, spans_key)
     rows, found.lost = inspect_limits(train, components, spans_key)
     found.tokens = compare_tokens(nlp, (example.reference for example in train))
@@ -103,7 +112,7 @@ def inspect(
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
-    warnings = [*read_as_one(train_path), *report["warnings"]]
+    warnings = [*read_as_one(train_path), *taught, *report["warnings"]]
     if dev_path is not None:
         warnings += read_as_one(dev_path)
         warnings += not_gold([eg.reference for eg in examples], dev_path, [spans_key])

@@ -27,6 +27,14 @@ TextsArg = Annotated[Path, typer.Argument(metavar="TEXTS", help=f"A {TEXT_FILES}
 SpansKeyOpt = Annotated[str, typer.Option(help="Key of the entities in doc.spans")]
 LangOpt = Annotated[str, typer.Option(help="Language of the tokenizer")]
 GpuOpt = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID or -1 for CPU")]
+WithoutOpt = Annotated[
+    Optional[List[Path]],
+    typer.Option(
+        help="Leave out texts that this .spacy file or folder has, such as annotated ones "
+        "(repeatable)",
+        show_default=False,
+    ),
+]
 TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column with the texts")]
 
 

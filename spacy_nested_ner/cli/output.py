@@ -7,7 +7,8 @@ import re
 import sys
 import warnings
 from contextlib import contextmanager, suppress
-from typing import Any, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import wasabi.util
 from wasabi import msg
@@ -94,6 +95,13 @@ def failing(what: str) -> Iterator[None]:
         if not isinstance(err, MemoryError) and not _TORCH_LACKS_MEMORY.search(str(err)):
             raise
         msg.fail(what, f"There is not enough memory. {err}", exits=1)
+
+
+def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
+    """Raises ValueError if a file to write is one that is read: it would be lost."""
+    for path in inputs:
+        if output is not None and path.resolve() == output.resolve():
+            raise ValueError(f"{output} is to be read and to be written. Choose another output.")
 
 
 def warn_of(problems: Iterable[str]) -> None:

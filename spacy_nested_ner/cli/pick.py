@@ -3,16 +3,31 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, List, Optional
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg, SpansKeyOpt, TextOpt, TextsArg
+from spacy_nested_ner.cli.options import (
+    CodeOpt,
+    GpuOpt,
+    ModelArg,
+    SpansKeyOpt,
+    TextOpt,
+    TextsArg,
+    WithoutOpt,
+)
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline, use_gpu
-from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
+from spacy_nested_ner.cli.texts import (
+    TextReading,
+    counted,
+    file_texts,
+    known_texts,
+    spans_with_scores,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -54,6 +69,7 @@ def pick_cli(
     text: TextOpt = "text",
     spans_key: SpansKeyOpt = "sc",
     gpu_id: GpuOpt = -1,
+    without: WithoutOpt = None,
     code: CodeOpt = None,
 ) -> None:
     """Pick the texts to annotate next, those the pipeline is least sure about, for Prodigy, Label
@@ -72,15 +88,14 @@ def pick_cli(
         use_gpu(gpu_id)
         keep_few_shapes()
         nlp = load_pipeline(model)
-        reading = TextReading(nlp, spans_key)
-        picked = pick(reading.map(texts, _candidate), n)
+        reading = TextReading(nlp, [spans_key], known_texts(without or ()))
+        (component,) = reading.components
+        picked = pick(reading.map(texts, partial(_candidate, component)), n)
         if not picked:
             raise ValueError(f"{texts_path} has no text that can be picked. {reading.left_out()}")
         export_tasks((each.item for each in picked), tool.value, output_path)
-    if reading.unusable:
-        msg.warn(reading.left_out())
+    reading.report()
     _report(picked, n)
-    msg.info(f"Labels: {','.join(sorted(reading.component.pipe.labels))}")
     entities = sum(len(each.item.spans) for each in picked)
     msg.good(
         f"Picked {len(picked)} of {counted(reading.texts)}, with {entities} entities to check:"
@@ -113,7 +128,7 @@ def _tool(format: Optional[Tool], path: Path) -> Tool:
     return format
 
 
-def _candidate(doc: "Doc", name: str, component: "ScoredComponent") -> "Candidate":
+def _candidate(component: "ScoredComponent", doc: "Doc", name: str) -> "Candidate":
     from spacy_nested_ner.corpora.export import task_of
     from spacy_nested_ner.corpora.records import ScoredSpan
     from spacy_nested_ner.evaluation.data.picking import candidate

@@ -3,15 +3,21 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, List, Sequence
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, SpansKeyOpt, TextOpt, TextsArg
+from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, TextOpt, TextsArg, WithoutOpt
 from spacy_nested_ner.cli.output import failing
 from spacy_nested_ner.cli.pipelines import load_pipeline, use_gpu
-from spacy_nested_ner.cli.texts import TextReading, counted, file_texts, spans_with_scores
+from spacy_nested_ner.cli.texts import (
+    TextReading,
+    counted,
+    file_texts,
+    known_texts,
+    spans_with_scores,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -22,6 +28,10 @@ TeacherArg = Annotated[
     str, typer.Argument(metavar="TEACHER", help="Folder or package name of a pipeline")
 ]
 OutputArg = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The .spacy file to write")]
+SpansKeysOpt = Annotated[
+    List[str],
+    typer.Option(help="Key of the entities in doc.spans; repeat it for several components"),
+]
 
 
 def teach_cli(
@@ -29,8 +39,9 @@ def teach_cli(
     texts_path: TextsArg,
     output_path: OutputArg,
     text: TextOpt = "text",
-    spans_key: SpansKeyOpt = "sc",
+    spans_key: SpansKeysOpt = ["sc"],  # noqa: B006
     gpu_id: GpuOpt = -1,
+    without: WithoutOpt = None,
     code: CodeOpt = None,
 ) -> None:
     """Annotate raw text with the entities that a trained pipeline finds, as training data for
@@ -47,27 +58,43 @@ def teach_cli(
         if output_path.suffix != ".spacy":
             raise ValueError(f"{output_path} must be a .spacy file.")
         texts = file_texts(texts_path, text, output_path)
+        _check_taught(output_path)
         use_gpu(gpu_id)
         keep_few_shapes()
-        reading = TextReading(load_pipeline(teacher), spans_key)
+        reading = TextReading(load_pipeline(teacher), spans_key, known_texts(without or ()))
         with DocBinWriter() as writer:
 
-            def add(doc: "Doc", _: str, component: "ScoredComponent") -> int:
-                writer.add(taught(doc, component))
-                return len(doc.spans[component.spans_key])
+            def add(doc: "Doc", _: str) -> int:
+                writer.add(taught(doc, reading.components))
+                return sum(len(doc.spans[each.spans_key]) for each in reading.components)
 
             found = list(reading.map(texts, add))  # entities of each text
             if not any(found):
                 raise ValueError(f"{teacher} finds nothing in {texts_path}. {reading.left_out()}")
             with written_together([output_path]) as drafts:
                 writer.write(drafts[output_path])
-    if reading.unusable:
-        msg.warn(reading.left_out())
+    reading.report()
     msg.good(f"Annotated {counted(len(found))} with {sum(found)} weighted entities:")
     typer.echo(str(output_path.resolve()))
 
 
-def taught(doc: "Doc", component: "ScoredComponent") -> "Doc":
+def _check_taught(path: Path) -> None:
+    """Raises ValueError if a file holds annotation that is not from here: it would be lost."""
+    from spacy.vocab import Vocab
+
+    from spacy_nested_ner.corpora.docbin import read_docs
+    from spacy_nested_ner.pipeline.gold import is_taught
+
+    docs = read_docs(path, Vocab()) if path.exists() else iter(())
+    groups = (group for doc in docs for group in doc.spans.values() if len(group))
+    first = next(groups, None)  # all docs of a file are from one source
+    if first is not None and not is_taught(first):
+        raise ValueError(
+            f"{path} holds annotation that 'nested-ner teach' has not made. Choose another name."
+        )
+
+
+def taught(doc: "Doc", components: "Sequence[ScoredComponent]") -> "Doc":
     """The tokens, sentences and entities of a doc, with the weights of the entities."""
     from spacy.tokens import Span, SpanGroup
 
@@ -76,10 +103,9 @@ def taught(doc: "Doc", component: "ScoredComponent") -> "Doc":
     from spacy_nested_ner.pipeline.gold import TAUGHT, WEIGHTS
 
     copy = gold_doc(doc.vocab, doc)
-    found = spans_with_scores(doc, component)
-    spans = [Span(copy, span.start, span.end, label=span.label_, kb_id=TAUGHT) for span, _ in found]
-    weights = [round(stretched(score, component.middle), 3) for _, score in found]
-    copy.spans[component.spans_key] = SpanGroup(
-        copy, name=component.spans_key, spans=spans, attrs={WEIGHTS: weights}
-    )
+    for each in components:
+        key, found = each.spans_key, spans_with_scores(doc, each)
+        spans = [Span(copy, s.start, s.end, label=s.label_, kb_id=TAUGHT) for s, _ in found]
+        weights = [round(stretched(score, each.middle), 3) for _, score in found]
+        copy.spans[key] = SpanGroup(copy, name=key, spans=spans, attrs={WEIGHTS: weights})
     return copy

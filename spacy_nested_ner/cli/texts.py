@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    TypeVar,
+)
 
 from wasabi import msg
+
+from spacy_nested_ner.cli.output import keep_inputs, warn_of
+from spacy_nested_ner.cli.pipelines import read_as_one
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -44,7 +58,10 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
     """The files of `input_files`. Says what it leaves out, and what a text is in files of lines."""
     from spacy_nested_ner.scale.inputs import input_files, kind_of
 
+    keep_inputs(output, path)
     files, others = input_files(path, output)
+    if path.is_dir():
+        warn_of(read_as_one(path))
     if others:
         why = "unknown file type, name starts with _, unreadable, or a link to what is read anyway"
         msg.warn(f"Left out ({why}): {some(others)}")
@@ -87,16 +104,28 @@ def counted(texts: int) -> str:
     return "1 text" if texts == 1 else f"{texts} texts"
 
 
+def known_texts(paths: Iterable[Path]) -> FrozenSet[str]:
+    """The texts of docs in `.spacy` files or folders of them, without blanks around."""
+    from spacy.vocab import Vocab
+
+    from spacy_nested_ner.corpora.docbin import read_docs
+    from spacy_nested_ner.evaluation.scores.raw_text import raw_text
+
+    docs = (doc for path in paths for doc in read_docs(path, Vocab()))
+    return frozenset((raw_text(doc) or doc.text).strip() for doc in docs)
+
+
 class UsableTexts:
     """Texts, of which those that cannot be used are counted and left out.
 
-    longest: characters of one; None for any number. texts: how many were read. unusable: how many
-    of them cannot be used. first: what is wrong with the first of these.
+    longest: characters of one; None for any number. known: texts without blanks around, left out,
+    too. texts: how many were read. unusable: how many of them cannot be used. first: what is wrong
+    with the first of these. repeated: how many are known.
     """
 
-    def __init__(self, longest: Optional[int] = None) -> None:
-        self.longest = longest
-        self.texts = self.unusable = 0
+    def __init__(self, longest: Optional[int] = None, known: FrozenSet[str] = frozenset()) -> None:
+        self.longest, self.known = longest, known
+        self.texts = self.unusable = self.repeated = 0
         self.first = ""
 
     def usable(self, texts: Iterable[Tuple[str, Text]]) -> Iterator[Tuple[str, str]]:
@@ -107,8 +136,11 @@ class UsableTexts:
             self.texts += 1
             if problem := problem_of(text, self.longest):
                 self.problem(name, problem)
-            elif isinstance(text, str) and text.strip():
-                yield name, text
+            elif isinstance(text, str) and (stripped := text.strip()):
+                if stripped in self.known:
+                    self.repeated += 1
+                else:
+                    yield name, text
 
     def problem(self, name: str, what: str) -> None:
         """Count a text. what: is wrong with it."""
@@ -123,23 +155,26 @@ class UsableTexts:
 
 
 class TextReading(UsableTexts):
-    """Texts, each read once by a pipeline, down to the lowest threshold of one of its components.
+    """Texts, each read once by a pipeline, down to the lowest thresholds of some components.
 
-    component: that writes the spans.
+    components: that write the spans of the keys.
 
-    Raises ValueError if no component writes them that gives scores, or if it was never trained.
+    Raises ValueError if no component writes spans of a key that gives scores, or if it was never
+    trained.
     """
 
-    def __init__(self, nlp: Language, spans_key: str) -> None:
-        super().__init__(nlp.max_length)
+    def __init__(
+        self, nlp: Language, spans_keys: Iterable[str], known: FrozenSet[str] = frozenset()
+    ) -> None:
+        super().__init__(nlp.max_length, known)
         self.nlp = nlp
-        self.component = scored_component(nlp, spans_key)
+        self.components = [scored_component(nlp, key) for key in dict.fromkeys(spans_keys)]
 
     def map(
-        self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str, ScoredComponent], Found]
+        self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str], Found]
     ) -> Iterator[Found]:
-        """What `use` makes of each text that can be used and is not blank, in their order. It is
-        given a doc that must not be kept, its id, and the component."""
+        """What `use` makes of each text that can be used and is neither blank nor known, in their
+        order. It is given a doc that must not be kept, and its id."""
         from tqdm import tqdm
 
         from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
@@ -152,15 +187,24 @@ class TextReading(UsableTexts):
         before = self.nlp.default_error_handler
         set_error_handler(self.nlp, self._failed)
         try:
-            with lowered({self.component.spans_key: self.component}):
+            with lowered({each.spans_key: each for each in self.components}):
                 for batch in batched(usable, BATCH):
                     with pipeline.zone([text for _, text in batch]) as nlp:
                         made = ((make_doc(nlp, text), name) for name, text in batch)
                         docs = nlp.pipe(made, as_tuples=True, batch_size=BATCH)
-                        found = [use(doc, name, self.component) for doc, name in docs]
+                        found = [use(doc, name) for doc, name in docs]
                     yield from found
         finally:
             set_error_handler(self.nlp, before)
+
+    def report(self) -> None:
+        """Say what was left out, and the labels of each component."""
+        if self.unusable:
+            msg.warn(self.left_out())
+        if self.repeated:
+            msg.info(f"Left out: {counted(self.repeated)} that --without has.")
+        for each in self.components:
+            msg.info(f"Labels: {','.join(sorted(each.pipe.labels))}")
 
     def _failed(self, component: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
         for doc in docs:

@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GoldArg, GpuOpt, ModelArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, warn_of
+from spacy_nested_ner.cli.output import failing, keep_inputs, warn_of
 from spacy_nested_ner.cli.pipelines import (
     load_pipeline,
     raw_examples,
@@ -64,6 +64,7 @@ def visualize_cli(
     from spacy_nested_ner.files import as_written, written_together
 
     with failing("Cannot make the page."):
+        keep_inputs(output_path, *filter(None, (data_path, scores_path)))
         use_gpu(gpu_id)
         check_data(data_path)
         warn_of(read_as_one(data_path))

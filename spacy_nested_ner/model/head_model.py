@@ -95,7 +95,15 @@ def head_parts(model: HeadModel) -> List[Model]:
 
 
 def init(model: HeadModel, X: Optional[HeadInput] = None, Y: Any = None) -> None:
-    """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`."""
+    """Initialise the encoder on the docs and build the head for its width and `attrs["labels"]`.
+
+    Raises ValueError for input of `spacy pretrain`, which is for an encoder.
+    """
+    if X is not None and not isinstance(X, HeadInput):
+        raise ValueError(
+            "The model of a component of spacy_nested_ner is no encoder that can be pretrained, "
+            "but its part 'tok2vec' is: set layer in [pretraining] to \"tok2vec\"."
+        )
     tok2vec: Any = encoder_of(model)
     head = model.get_ref("head")
     system_of(model).prepare(model)

@@ -61,6 +61,7 @@ from spacy_nested_ner.pipeline.gold import (
     gold_keys,
     gold_segments,
     lost_gold,
+    one_sided_labels,
 )
 from spacy_nested_ner.pipeline.saved import SavedPipe
 from spacy_nested_ner.pipeline.scorer import WRITTEN_BY
@@ -208,6 +209,8 @@ class NestedNER(SavedPipe):
             self._warn_once("key", found.problem(self.key))
         elif missing := found.without_key(self.key):
             self._warn_once("missing", missing)
+        for problem in one_sided_labels((eg.reference for eg in examples), self.key):
+            self._warn_once(problem, problem)
         head_shim(self.model).fit(self._longest_entity(examples))
         docs = self._annotated([eg.x for eg in sample], nlp)
         rows = self._segments_as_given(docs).rows

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from itertools import pairwise, permutations
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -42,9 +42,41 @@ DROPPED = (
 )
 
 
+SURE = 0.5
+"""Of taught spans, those with this weight or more are found at the threshold of the teacher."""
+
+
 def is_taught(group: Iterable[Span]) -> bool:
     """Whether spans are those of `nested-ner teach`, with their weights or without."""
     return WEIGHTS in getattr(group, "attrs", {}) or any(span.kb_id_ == TAUGHT for span in group)
+
+
+def keep_sure(doc: Doc, spans_key: str) -> None:
+    """Of taught spans under a key keep those that the teacher finds at its own threshold."""
+    group = doc.spans.get(spans_key, [])
+    weights = getattr(group, "attrs", {}).get(WEIGHTS)
+    if weights is not None and len(weights) == len(group):
+        doc.spans[spans_key] = [span for span, w in zip(group, weights) if w >= SURE]
+
+
+def one_sided_labels(docs: Iterable[Doc], spans_key: str) -> List[str]:
+    """What to say of labels that gold docs have and docs of `nested-ner teach` have not, or the
+    other way round, where both are in the training data."""
+    labels: Dict[str, Set[str]] = {}
+    for doc in docs:
+        if group := doc.spans.get(spans_key):
+            kind = "docs of 'nested-ner teach'" if is_taught(group) else "annotated docs"
+            labels.setdefault(kind, set()).update(span.label_ for span in group)
+    problems = []
+    for have, lack in permutations(labels, 2):
+        if missing := labels[have] - labels[lack]:
+            names = ", ".join(map(repr, sorted(missing)))
+            problems.append(
+                f"the {have} have labels that the {lack} lack: {names}. The {lack} are used as "
+                "texts without such entities: the teacher should know the labels of the gold data, "
+                "and no others"
+            )
+    return problems
 
 
 class GoldKeys(NamedTuple):
@@ -248,8 +280,10 @@ def drawn(reference: Doc, spans_key: str) -> List[Span]:
         if any(span.kb_id_ == TAUGHT for span in group):
             raise ValueError(
                 f"doc.spans['{spans_key}'] of '{reference.text[:40]}', made by 'nested-ner teach', "
-                f"has lost its {WEIGHTS}. spaCy's augmenters drop them: set the augmenter of the "
-                "corpus reader to null."
+                f"has lost its {WEIGHTS}. spaCy's augmenters, Doc.from_docs, to_json and a new "
+                "list of spans drop them: set the augmenter of the corpus reader to null, or make "
+                "the spans anew, without kb_id, as in 'A large pipeline teaches a small one' of "
+                "docs/guide/training.md."
             )
         return list(group)
     if len(weights) != len(group):

@@ -206,6 +206,17 @@ def test_evaluate_reports_what_it_cannot_use(folder, tmp_path, model, data, opti
     assert not output.exists()
 
 
+@pytest.mark.parametrize("command", [("evaluate", "right/model"), ("inspect",)])
+def test_gold_data_are_not_overwritten(folder, command):
+    gold = folder / "gold.spacy"
+    before = gold.read_bytes()
+    name, *models = command
+    models = [folder / each for each in models]
+    printed = run(name, *models, gold, "--output", folder / "right" / ".." / "gold.spacy", code=1)
+    assert "gold.spacy is to be read and to be written" in printed
+    assert gold.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "arguments, problem",
     [

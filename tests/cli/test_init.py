@@ -40,6 +40,7 @@ def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None
     for reason in (
         "System locate_and_label_ner",
         "Encoder a small CNN",
+        "Language en",
         "Data 10 sentences",
         "Training 300 steps",
         f"python -m spacy train {path} --output training",

@@ -96,7 +96,9 @@ def test_the_entities_of_the_pipeline_are_there(model, tmp_path, tool, name):
     texts, output = write(tmp_path / "in.jsonl", *TEXTS), tmp_path / name
     pick(model, texts, output, "--format", tool, "--n", 10)
     if tool == "prodigy":
-        found = [(each["text"], each["spans"]) for each in lines(output)]
+        tasks = [{**each, "answer": "accept"} for each in lines(output)]
+        found = [(each["text"], each["spans"]) for each in tasks]
+        output.write_text("\n".join(map(json.dumps, tasks)), "utf8")
     else:
         tasks = json.loads(output.read_text("utf8"))
         regions = [(each["data"]["text"], each["predictions"][0]["result"]) for each in tasks]
@@ -242,7 +244,8 @@ def test_the_guide(model, tmp_path, monkeypatch):
     write(Path("texts.jsonl"), *TEXTS, *NEW)
     text = GUIDE.read_text("utf8")
     commands = re.findall(r"^python -m spacy nested-ner (.*)$", text, re.M)
-    assert [command.split()[0] for command in commands] == ["pick", "convert"] * 3
+    assert [command.split()[0] for command in commands] == [*["pick", "convert"] * 3, "pick"]
+    again = commands.pop()
     for command in commands:
         if command.startswith("convert"):
             tool, export = shlex.split(command)[1:3]
@@ -258,8 +261,8 @@ def test_the_guide(model, tmp_path, monkeypatch):
     Path("all_train").mkdir()
     (copy,) = re.findall(r"^cp (.*)$", text, re.M)
     shutil.copy(*copy.split())
-    exec(guide_code("left.jsonl"), {})
-    left = {each["text"] for each in lines(Path("left.jsonl"))}
+    run(*shlex.split(again))
+    left = {each["data"]["text"] for each in json.loads(Path("picked.json").read_text("utf8"))}
     assert left == {doc.text for doc in docs[:2]}
 
 
@@ -295,6 +298,39 @@ def accept(tool: str, path: str) -> None:
     else:
         rows = [{**each, "answer": "accept"} for each in lines(Path("picked.jsonl"))]
         Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf8")
+
+
+def test_what_prodigy_has_not_seen_is_not_gold(model, tmp_path, caplog):
+    picked = tmp_path / "picked.jsonl"
+    pick(model, write(tmp_path / "in.jsonl", *TEXTS), picked, "--format", "prodigy")
+    run("convert", "prodigy", f"train={picked}", tmp_path / "corpus", code=1)
+    assert f"All items were left out: {len(TEXTS)} not annotated." in caplog.text
+
+
+def test_texts_that_are_annotated_already_are_not_picked(model, tmp_path):
+    nlp = spacy.blank("en")
+    known = [nlp.make_doc(TEXTS[0]), Doc(nlp.vocab, words=[*TEXTS[1].split(), "\n"])]
+    DocBin(docs=known).to_disk(tmp_path / "known.spacy")
+    texts, output = write(tmp_path / "in.jsonl", *TEXTS), tmp_path / "out.jsonl"
+    wanted = (model, texts, output, "--format", "prodigy", "--without", tmp_path / "known.spacy")
+    assert "Left out: 2 texts that --without has." in all_of(pick(*wanted))
+    assert {each["text"] for each in lines(output)} == {*TEXTS[2:]}
+
+
+def test_the_texts_are_not_overwritten(model, tmp_path):
+    texts = write(tmp_path / "in.jsonl", *TEXTS)
+    before = texts.read_bytes()
+    said = all_of(pick(model, texts, texts, "--format", "prodigy", code=1))
+    assert "in.jsonl is to be read and to be written. Choose another output." in said
+    assert texts.read_bytes() == before
+
+
+def test_a_folder_with_dev_and_test_is_told_of(model, tmp_path):
+    for name in ("train", "dev"):
+        docs = [spacy.blank("en").make_doc(f"{name} of the US")]
+        DocBin(docs=docs).to_disk(tmp_path / f"{name}.spacy")
+    said = all_of(pick(model, tmp_path, tmp_path / "out.json"))
+    assert "contains train.spacy, dev.spacy; all are read together" in said
 
 
 def test_few_long_texts_are_in_memory_together(model, tmp_path, monkeypatch):

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import spacy
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 from spacy.training import Example
 from spacy.training.augment import create_lower_casing_augmenter
 
@@ -88,6 +89,73 @@ def test_what_cannot_be_used_is_named_and_nothing_is_written(teacher, tmp_path):
     (tmp_path / "blank.txt").write_text(" \n \n", encoding="utf8")
     assert "finds nothing" in run("teach", teacher, tmp_path / "blank.txt", output, code=1)
     assert not output.exists()
+
+
+def test_gold_is_not_overwritten(teacher, taught, tmp_path):
+    texts, gold = tmp_path / "texts.txt", tmp_path / "gold.spacy"
+    texts.write_text("the US Supreme Court\n", encoding="utf8")
+    nlp = spacy.blank("en")
+    DocBin(docs=[eg.reference for eg in make_examples(nlp)]).to_disk(gold)
+    before = gold.read_bytes()
+    assert "holds annotation that" in run("teach", teacher, texts, gold, code=1)
+    assert "is to be read and to be written" in run("teach", teacher, gold, gold, code=1)
+    assert gold.read_bytes() == before
+    again = tmp_path / "again.spacy"
+    again.write_bytes(taught.read_bytes())
+    run("teach", teacher, texts, again)
+    assert len(DocBin().from_disk(again)) == 1
+
+
+def test_several_components_teach_together(taught, tmp_path):
+    nlp = train(make_pipeline("locate_and_label_ner"), 40)
+    nlp.add_pipe("ner", name="second", source=train(make_pipeline("piqn_ner"), 40))
+    nlp.get_pipe("second").cfg["spans_key"] = "other"
+    nlp.to_disk(tmp_path / "both")
+    (tmp_path / "texts.txt").write_text("IL-2 gene promoter\n", encoding="utf8")
+    output = tmp_path / "taught.spacy"
+    keys = ("--spans-key", "sc", "--spans-key", "other")
+    run("teach", tmp_path / "both", tmp_path / "texts.txt", output, *keys)
+    (doc,) = DocBin().from_disk(output).get_docs(nlp.vocab)
+    assert set(doc.spans) == {"sc", "other"}
+    for group in doc.spans.values():
+        assert len(group) == len(group.attrs["weights"]) > 0
+
+
+def test_labels_that_the_teacher_lacks_are_told_of(taught):
+    nlp = make_pipeline("piqn_ner", examples=None)
+    docs = DocBin().from_disk(taught).get_docs(nlp.vocab)
+    examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
+    gold = Example.from_dict(nlp.make_doc("Bern is big"), {"spans": {"sc": [(0, 4, "TOWN")]}})
+    with pytest.warns(UserWarning) as caught:
+        nlp.initialize(lambda: [*examples, gold])
+    said = " ".join(str(each.message) for each in caught)
+    assert "annotated docs have labels that the docs of 'nested-ner teach' lack: 'TOWN'." in said
+    assert "docs of 'nested-ner teach' have labels that the annotated docs lack: 'CELL'" in said
+
+
+def test_inspect_counts_what_the_teacher_is_sure_of(teacher, taught, tmp_path):
+    printed = run("inspect", taught, "--json")
+    report = json.loads(printed)
+    docs = list(DocBin().from_disk(taught).get_docs(spacy.blank("en").vocab))
+    weights = [w for doc in docs for w in doc.spans["sc"].attrs["weights"]]
+    assert report["train"]["entities"] == sum(w >= 0.5 for w in weights) < len(weights)
+    (first, *_) = report["warnings"]
+    assert f"In {len(docs)} of {len(docs)} docs" in first and "weight from 0.5 on" in first
+
+
+def test_hard_labels_are_made_as_the_guide_says(taught):
+    nlp = make_pipeline("piqn_ner", examples=None)
+    docs = list(DocBin().from_disk(taught).get_docs(nlp.vocab))
+    for doc in docs:
+        group = doc.spans["sc"]
+        doc.spans["sc"] = [
+            Span(doc, span.start, span.end, span.label)
+            for span, weight in zip(group, group.attrs["weights"])
+            if weight >= 0.5
+        ]
+    examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
+    nlp.initialize(lambda: examples)
+    assert nlp.update(examples, sgd=nlp.create_optimizer())["ner"] > 0
 
 
 def test_weights_that_an_augmenter_has_lost_are_missed(taught):

@@ -50,6 +50,8 @@ def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]
     left = Counter(_input(item) for _, item in items if _is_whole(item))
 
     def make(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
+        if _is_untouched(item):
+            return Dropped({("not annotated", ""): 1})
         answer = _answer(item)
         if answer != "accept":
             return Dropped({("not accepted", str(answer)): 1})
@@ -66,6 +68,14 @@ def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]
 
 def _answer(item: Object) -> Any:
     return item.get("answer", "accept")
+
+
+def _is_untouched(item: Object) -> bool:
+    """Whether `nested-ner pick` wrote it and Prodigy has not seen it: its spans are predictions."""
+    meta = item.get("meta")
+    return (
+        isinstance(meta, dict) and "text_id" in meta and not item.keys() & {"answer", "_input_hash"}
+    )
 
 
 def _is_whole(item: Object) -> bool:

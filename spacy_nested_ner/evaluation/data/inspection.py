@@ -300,7 +300,7 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"In {tokens['differing_percent']:.1f} % of the sentences of {split} the tokens differ "
             "from those that the pipeline makes of raw text, so it will be worse on raw text. "
-            "Convert with --tokens spacy."
+            "Give their language (--lang), or convert with --tokens spacy."
         )
     if left_out := found.get("dropped", {}).get(MISALIGNED):
         yield (
@@ -319,7 +319,8 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("contradicting_documents"):
         yield (
             f"{found['contradicting_documents']} docs of {split} have the text of another with "
-            "other entities. Was a text annotated twice, or are two exports of one project in it?"
+            "other entities. Was a text annotated twice, are two exports of one project in it, or "
+            "did `nested-ner teach` read annotated texts (see its --without)?"
         )
     if found.get("crossing_pairs"):
         yield (

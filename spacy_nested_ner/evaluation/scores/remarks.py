@@ -166,9 +166,15 @@ def _remedies(found: Dict[str, Any], better_raw: bool, own_sentences: bool) -> I
     few = A_CAUSE * max(tokens, sentences)
     unknown = "; it did not learn from such"
     if tokens > few:
-        remedy = ": convert the training data with --tokens spacy and train again."
+        remedy = (
+            ": train in the language of the data, or convert the training data with --tokens "
+            "spacy and train again."
+        )
         if better_raw:
-            remedy = f"{unknown} tokens: convert this data with --tokens spacy to compare."
+            remedy = (
+                f"{unknown} tokens: train in the language of the data, or convert this data with "
+                "--tokens spacy to compare."
+            )
         yield f"In {tokens} docs the tokens of the data differ from the pipeline's{remedy}"
     if sentences > few:
         remedy = (
