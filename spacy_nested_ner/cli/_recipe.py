@@ -138,6 +138,11 @@ def recipe_for(
             f"{dev_path} has no entities under spans key {spans_key!r}. Training needs a dev set "
             "with entities. Move about a tenth of the annotated docs there, at least one."
         )
+    if not report["train"]["entities"]:
+        raise ValueError(
+            f"{train_path}: all entities are from 'nested-ner teach', and it is sure of none of "
+            "them. Add gold data, or teach with a better pipeline."
+        )
     check_learnable(report, lang)
     system, lost = choose_system(report["limits"])
     config = config_of(system.factory, train_path, dev_path, encoder, spans_key, lang)

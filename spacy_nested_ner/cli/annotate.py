@@ -164,6 +164,7 @@ class _Progress:
         from tqdm import tqdm
 
         self.words = self.failed = 0
+        # Also where there is no terminal: a run of hours is watched in its log.
         self.bar = tqdm(total=total, initial=done, unit=" texts", mininterval=0.5)
 
     def add(self, texts: int, words: int, failed: int) -> None:

@@ -15,6 +15,7 @@ from spacy_nested_ner.cli.pipelines import blank_pipeline, not_gold, read_as_one
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.training import Example
 
     from spacy_nested_ner.evaluation.data.limits import Component
 
@@ -88,36 +89,45 @@ def inspect(
     )
     from spacy_nested_ner.evaluation.scores.entities import no_gold
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
-    from spacy_nested_ner.pipeline.gold import SURE, keep_sure, one_sided_labels
 
     nlp, components = _pipeline(config_path, lang)
     train = read_examples(nlp, train_path)
     if not any(eg.reference.spans.get(spans_key) for eg in train):
         docs = [eg.reference for eg in train]
         raise ValueError(f"{train_path}: {no_gold(docs, spans_key)}")
-    docs = [eg.reference for eg in train]
-    taught = not_gold(docs, train_path, [spans_key])
-    if taught:
-        taught = [f"{taught[0]} Those of a weight from {SURE} on are counted."]
-        taught += [f"{problem}." for problem in one_sided_labels(docs, spans_key)]
-        for doc in docs:
-            keep_sure(doc, spans_key)
+    warnings = _keep_sure(train, train_path, spans_key)
     found = inspect_split(train, spans_key)
     rows, found.lost = inspect_limits(train, components, spans_key)
     found.tokens = compare_tokens(nlp, (example.reference for example in train))
-    dev = None
+    dev, of_dev = None, []
     if dev_path is not None:
         examples = read_examples(nlp, dev_path)
+        of_dev = [*read_as_one(dev_path), *_keep_sure(examples, dev_path, spans_key)]
         dev = inspect_split(examples, spans_key)
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
-    warnings = [*read_as_one(train_path), *taught, *report["warnings"]]
-    if dev_path is not None:
-        warnings += read_as_one(dev_path)
-        warnings += not_gold([eg.reference for eg in examples], dev_path, [spans_key])
+    warnings = [*read_as_one(train_path), *warnings, *report["warnings"], *of_dev]
     data = {"train": str(train_path), "dev": dev_path and str(dev_path), "spans_key": spans_key}
     return {"data": data, **report, "warnings": warnings}
+
+
+def _keep_sure(examples: "List[Example]", path: Path, spans_key: str) -> List[str]:
+    """Of docs of `teach`, keep what it is sure of; says so, and what their labels lack.
+
+    Raises ValueError if weights are lost.
+    """
+    from spacy_nested_ner.pipeline.gold import SURE, keep_sure, one_sided_labels
+
+    docs = [eg.reference for eg in examples]
+    warnings = not_gold(docs, path, [spans_key])
+    if not warnings:
+        return []
+    for problem in one_sided_labels(docs, spans_key):
+        warnings.append(f"{path}: {problem}.")
+    for doc in docs:
+        keep_sure(doc, spans_key)
+    return [f"{warnings[0]} Those with a weight from {SURE} on are counted.", *warnings[1:]]
 
 
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":

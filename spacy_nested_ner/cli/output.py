@@ -98,9 +98,15 @@ def failing(what: str) -> Iterator[None]:
 
 
 def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
-    """Raises ValueError if a file to write is one that is read: it would be lost."""
-    for path in inputs:
-        if output is not None and path.resolve() == output.resolve():
+    """Raises ValueError if a file to write is one that is read: it would be lost.
+
+    inputs: files, or folders whose `.spacy` files are read.
+    """
+    if output is None or not output.exists():
+        return
+    written = output.resolve()
+    for path in (each.resolve() for each in inputs):
+        if path == written or (path in written.parents and written.suffix == ".spacy"):
             raise ValueError(f"{output} is to be read and to be written. Choose another output.")
 
 

@@ -85,10 +85,11 @@ def pick_cli(
         tool = _tool(format, output_path)
         # A split of what is annotated keeps a document together by this id.
         texts = file_texts(texts_path, text, output_path, of_documents=True)
+        known = known_texts(without or (), output_path)
         use_gpu(gpu_id)
         keep_few_shapes()
         nlp = load_pipeline(model)
-        reading = TextReading(nlp, [spans_key], known_texts(without or ()))
+        reading = TextReading(nlp, [spans_key], known)
         (component,) = reading.components
         picked = pick(reading.map(texts, partial(_candidate, component)), n)
         if not picked:

@@ -59,9 +59,10 @@ def teach_cli(
             raise ValueError(f"{output_path} must be a .spacy file.")
         texts = file_texts(texts_path, text, output_path)
         _check_taught(output_path)
+        known = known_texts(without or (), output_path)
         use_gpu(gpu_id)
         keep_few_shapes()
-        reading = TextReading(load_pipeline(teacher), spans_key, known_texts(without or ()))
+        reading = TextReading(load_pipeline(teacher), spans_key, known)
         with DocBinWriter() as writer:
 
             def add(doc: "Doc", _: str) -> int:
@@ -79,19 +80,21 @@ def teach_cli(
 
 
 def _check_taught(path: Path) -> None:
-    """Raises ValueError if a file holds annotation that is not from here: it would be lost."""
+    """Raises ValueError if a file is there that is not from here: its annotation would be lost."""
     from spacy.vocab import Vocab
 
     from spacy_nested_ner.corpora.docbin import read_docs
     from spacy_nested_ner.pipeline.gold import is_taught
 
-    docs = read_docs(path, Vocab()) if path.exists() else iter(())
-    groups = (group for doc in docs for group in doc.spans.values() if len(group))
-    first = next(groups, None)  # all docs of a file are from one source
-    if first is not None and not is_taught(first):
-        raise ValueError(
-            f"{path} holds annotation that 'nested-ner teach' has not made. Choose another name."
-        )
+    if not path.exists():
+        return
+    own = others = 0
+    for doc in read_docs(path, Vocab()):
+        groups = [group for group in doc.spans.values() if len(group)]
+        own += bool(groups)
+        others += bool(doc.ents) or not all(map(is_taught, groups))
+    if others or not own:
+        raise ValueError(f"{path} exists, and not all is from 'teach'. Choose another name.")
 
 
 def taught(doc: "Doc", components: "Sequence[ScoredComponent]") -> "Doc":

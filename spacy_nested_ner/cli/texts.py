@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import (
@@ -58,10 +59,11 @@ def files_to_read(path: Path, output: Optional[Path]) -> List[Tuple[str, Path]]:
     """The files of `input_files`. Says what it leaves out, and what a text is in files of lines."""
     from spacy_nested_ner.scale.inputs import input_files, kind_of
 
-    keep_inputs(output, path)
     files, others = input_files(path, output)
     if path.is_dir():
         warn_of(read_as_one(path))
+    else:
+        keep_inputs(output, path)
     if others:
         why = "unknown file type, name starts with _, unreadable, or a link to what is read anyway"
         msg.warn(f"Left out ({why}): {some(others)}")
@@ -104,26 +106,35 @@ def counted(texts: int) -> str:
     return "1 text" if texts == 1 else f"{texts} texts"
 
 
-def known_texts(paths: Iterable[Path]) -> FrozenSet[str]:
-    """The texts of docs in `.spacy` files or folders of them, without blanks around."""
+def known_texts(paths: Iterable[Path], output: Path) -> FrozenSet[bytes]:
+    """Digests of the texts of docs in `.spacy` files or folders of them. output: is to be written,
+    and is passed over."""
     from spacy.vocab import Vocab
 
-    from spacy_nested_ner.corpora.docbin import read_docs
-    from spacy_nested_ner.evaluation.scores.raw_text import raw_text
+    from spacy_nested_ner.corpora.docbin import check_data, read_docs
 
-    docs = (doc for path in paths for doc in read_docs(path, Vocab()))
-    return frozenset((raw_text(doc) or doc.text).strip() for doc in docs)
+    files = [file for path in paths for file in check_data(path)]
+    others = (file for file in files if file.resolve() != output.resolve())
+    return frozenset(_digest(doc.text) for file in others for doc in read_docs(file, Vocab()))
+
+
+def _digest(text: str) -> bytes:
+    """Of a text but for its whitespace, which may have been lost between the words of a doc."""
+    squeezed = "".join(text.split()).encode("utf8", "surrogatepass")
+    return hashlib.blake2b(squeezed, digest_size=16).digest()
 
 
 class UsableTexts:
     """Texts, of which those that cannot be used are counted and left out.
 
-    longest: characters of one; None for any number. known: texts without blanks around, left out,
+    longest: characters of one; None for any number. known: see `known_texts`; these are left out,
     too. texts: how many were read. unusable: how many of them cannot be used. first: what is wrong
     with the first of these. repeated: how many are known.
     """
 
-    def __init__(self, longest: Optional[int] = None, known: FrozenSet[str] = frozenset()) -> None:
+    def __init__(
+        self, longest: Optional[int] = None, known: FrozenSet[bytes] = frozenset()
+    ) -> None:
         self.longest, self.known = longest, known
         self.texts = self.unusable = self.repeated = 0
         self.first = ""
@@ -136,8 +147,8 @@ class UsableTexts:
             self.texts += 1
             if problem := problem_of(text, self.longest):
                 self.problem(name, problem)
-            elif isinstance(text, str) and (stripped := text.strip()):
-                if stripped in self.known:
+            elif isinstance(text, str) and text.strip():
+                if self.known and _digest(text) in self.known:
                     self.repeated += 1
                 else:
                     yield name, text
@@ -149,9 +160,17 @@ class UsableTexts:
 
     def left_out(self) -> str:
         """In words; empty if no text is."""
-        if not self.unusable:
-            return ""
-        return f"Left out: {counted(self.unusable)} that cannot be used. {self.first}"
+        parts = []
+        if self.repeated:
+            parts.append(f"Left out: {counted(self.repeated)} that --without has.")
+        elif self.known:
+            parts.append(
+                "No text is left out by --without, which compares whole texts: sentences with "
+                "sentences, documents with documents."
+            )
+        if self.unusable:
+            parts.append(f"Left out: {counted(self.unusable)} that cannot be used. {self.first}")
+        return " ".join(parts)
 
 
 class TextReading(UsableTexts):
@@ -164,7 +183,7 @@ class TextReading(UsableTexts):
     """
 
     def __init__(
-        self, nlp: Language, spans_keys: Iterable[str], known: FrozenSet[str] = frozenset()
+        self, nlp: Language, spans_keys: Iterable[str], known: FrozenSet[bytes] = frozenset()
     ) -> None:
         super().__init__(nlp.max_length, known)
         self.nlp = nlp
@@ -199,12 +218,11 @@ class TextReading(UsableTexts):
 
     def report(self) -> None:
         """Say what was left out, and the labels of each component."""
-        if self.unusable:
-            msg.warn(self.left_out())
-        if self.repeated:
-            msg.info(f"Left out: {counted(self.repeated)} that --without has.")
+        if left_out := self.left_out():
+            msg.warn(left_out)
         for each in self.components:
-            msg.info(f"Labels: {','.join(sorted(each.pipe.labels))}")
+            of = f" of {each.spans_key!r}" if len(self.components) > 1 else ""
+            msg.info(f"Labels{of}: {','.join(sorted(each.pipe.labels))}")
 
     def _failed(self, component: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
         for doc in docs:

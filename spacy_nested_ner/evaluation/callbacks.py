@@ -20,6 +20,7 @@ from typing import (
     Callable,
     Dict,
     Iterable,
+    Iterator,
     List,
     Optional,
     Set,
@@ -206,7 +207,8 @@ def make_console_logger(
                 print(_how_to_go_on(nlp, saved_to, bool(scores)), file=stdout)
             elif scores and sys.exc_info()[1] is None:  # else spaCy has told of the error
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
-                for problem in _problems(nlp, scores, given, steps - 1, gain):
+                problems = _problems(nlp, scores, given, steps - 1, gain)
+                for problem in (*problems, *_unlearned(nlp)):
                     print(msg.warn(problem), file=stdout)
 
         return log_step, finalize
@@ -297,6 +299,19 @@ def _problems(
             "steps, such as 0.08 with spacy_nested_ner.warmup_linear.v1."
         )
     return found
+
+
+def _unlearned(nlp: Language) -> Iterator[str]:
+    """Labels that a component has, of which it got no gold."""
+    from spacy_nested_ner.evaluation.scores.remarks import some
+
+    for name, pipe in nlp.pipeline:
+        if missing := getattr(pipe, "unpractised", ()):
+            yield (
+                f"'{name}': the training data have no entity with the labels {some(missing)}. "
+                "Texts without them teach the component that there are none. If it has learned "
+                "them before, see 'Continue training' in docs/guide/pipelines.md."
+            )
 
 
 def _cut_short(training: Dict[str, Any], last_step: int, without_gain: int) -> str:

@@ -76,6 +76,7 @@ from spacy_nested_ner.pipeline.segments import (
 )
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
+    faded,
     knows_one_at_a_time,
     knows_whole_docs,
     knows_words_alone,
@@ -191,6 +192,8 @@ class NestedNER(SavedPipe):
         examples = list(get_examples())  # once: to read a corpus takes 2 ms a doc
         validate_examples(examples, f"{type(self).__name__}.initialize")
         self._warned.clear()  # of other data and weights
+        self._practised.clear()
+        self._standstill = 0
         sample = list(islice((eg for eg in examples if len(eg.reference)), 10))
         found = gold_keys(examples, self.key)
         for label in found.labels if labels is None else labels:
@@ -209,6 +212,8 @@ class NestedNER(SavedPipe):
             self._warn_once("key", found.problem(self.key))
         elif missing := found.without_key(self.key):
             self._warn_once("missing", missing)
+        if found.only_ents:
+            self._warned.add("elsewhere")  # told already
         for problem in one_sided_labels((eg.reference for eg in examples), self.key):
             self._warn_once(problem, problem)
         head_shim(self.model).fit(self._longest_entity(examples))
@@ -473,12 +478,24 @@ class NestedNER(SavedPipe):
         set_dropout_rate(self.model, drop)
         with self._named():
             feed_listeners(self.model, docs)
-        batch = HeadInput(docs, segments.rows, gold=self._gold(examples, segments, draw=True))
+        gold = self._gold(examples, segments, draw=True)
+        self._practised.update(label for entities in gold for _, _, label in entities)
+        batch = HeadInput(docs, segments.rows, gold=gold)
         losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
+        if self._continues:
+            self.cfg["learned_from"], self._continues = faded(self.cfg["learned_from"]), False
         self.cfg["learned_from"] = remember(self.cfg["learned_from"], docs, self._settings().window)
         if sgd is not None and sgd is not False:
             self.finish_update(sgd)
         return losses
+
+    @property
+    def unpractised(self) -> List[str]:
+        """Labels without any gold in the updates since the pipe was made, which have been unlearned
+        if they were known; none before the first update with gold."""
+        if not self._practised:
+            return []
+        return [label for i, label in enumerate(self.labels) if i not in self._practised]
 
     def _learn(self, batch: HeadInput) -> float:
         """Add the gradients of a batch; its loss."""

@@ -54,8 +54,8 @@ def is_taught(group: Iterable[Span]) -> bool:
 def keep_sure(doc: Doc, spans_key: str) -> None:
     """Of taught spans under a key keep those that the teacher finds at its own threshold."""
     group = doc.spans.get(spans_key, [])
-    weights = getattr(group, "attrs", {}).get(WEIGHTS)
-    if weights is not None and len(weights) == len(group):
+    weights = weights_of(doc, spans_key)
+    if weights is not None:
         doc.spans[spans_key] = [span for span, w in zip(group, weights) if w >= SURE]
 
 
@@ -73,8 +73,8 @@ def one_sided_labels(docs: Iterable[Doc], spans_key: str) -> List[str]:
             names = ", ".join(map(repr, sorted(missing)))
             problems.append(
                 f"the {have} have labels that the {lack} lack: {names}. The {lack} are used as "
-                "texts without such entities: the teacher should know the labels of the gold data, "
-                "and no others"
+                "texts without such entities, which is right only if they contain none: the "
+                "teacher has to know the labels of the gold data, and no others"
             )
     return problems
 
@@ -200,21 +200,22 @@ def gold_segments(
     lost = dict.fromkeys(LOST_REMEDY, 0)
     first: Dict[str, str] = {}
 
-    def lose(reason: str, doc: Doc, text: str, label: str) -> None:
+    def lose(reason: str, doc: Doc, span: Span, label: str) -> None:
         lost[reason] += 1
         if reason not in first:
-            first[reason] = f"{text[:SHOWN]!r} as {label!r} in {doc.text.strip()[:SHOWN]!r}"
+            text, around = span.text[:SHOWN], doc.text.strip()[:SHOWN]
+            first[reason] = f"{text!r} as {label!r} in {around!r}"
 
     entities: List[List[GoldEntity]] = [[] for _ in rows]
     begins = np.searchsorted(rows[:, 0], np.arange(len(examples) + 1)).tolist()
     for example, (begin, stop) in zip(examples, pairwise(begins)):
         spans, misaligned = aligned_gold(example, spans_key, draw)
-        for text, label in misaligned:
-            lose("misaligned", example.predicted, text, label)
+        for span in misaligned:
+            lose("misaligned", example.predicted, span, span.label_)
         starts, ends = rows[begin:stop, 1].tolist(), rows[begin:stop, 2].tolist()
         spaces = is_space(example.predicted)
-        for start, end, label in spans:
-            start, end = without_space_around(spaces, start, end)
+        for begins_at, ends_at, label in spans:
+            start, end = without_space_around(spaces, begins_at, ends_at)
             holders = range(bisect_left(ends, end), bisect_right(starts, start))
             if start >= end:
                 reason = "empty"
@@ -227,15 +228,15 @@ def gold_segments(
                     entity = (start - starts[i], end - starts[i] - 1, label_index[label])
                     entities[begin + i].append(entity)
                 continue
-            lose(reason, example.predicted, example.predicted[start:end].text, label)
+            lose(reason, example.predicted, example.predicted[begins_at:ends_at], label)
     return GoldSegments([sorted(set(group)) for group in entities], lost, first)
 
 
 def aligned_gold(
     example: Example, spans_key: str, draw: bool = False
-) -> Tuple[List[Tuple[int, int, str]], List[Tuple[str, str]]]:
-    """Gold spans as `(start, end, label)` in tokens of the predicted doc, and `(text, label)` of
-    those that start or end inside a predicted token. draw: see `gold_segments`."""
+) -> Tuple[List[Tuple[int, int, str]], List[Span]]:
+    """Gold spans as `(start, end, label)` in tokens of the predicted doc, and those that start or
+    end inside a predicted token. draw: see `gold_segments`."""
     reference, predicted = example.reference, example.predicted
     gold = drawn(reference, spans_key) if draw else list(reference.spans.get(spans_key, []))
     if same_tokens(reference, predicted):
@@ -248,8 +249,7 @@ def aligned_gold(
     # Labels as text: a reference that was read with another vocab may have ones of its own.
     labelled = zip(fitted, [span.label_ for span in gold])
     found = [(span.start, span.end, label) for span, label in labelled if span is not None]
-    lost = [(span.text, span.label_) for span, fit in zip(gold, fitted) if fit is None]
-    return found, lost
+    return found, [span for span, fit in zip(gold, fitted) if fit is None]
 
 
 def _fitted(predicted: Doc, span: Span, tokens: np.ndarray) -> Optional[Span]:
@@ -269,7 +269,18 @@ def _solid(span: Span) -> str:
 
 
 def drawn(reference: Doc, spans_key: str) -> List[Span]:
-    """The spans under a key; of those with weights each with its weight as probability.
+    """The spans under a key; of those with weights each with its weight as probability. Raises
+    ValueError as `weights_of`."""
+    group = reference.spans.get(spans_key, [])
+    weights = weights_of(reference, spans_key)
+    if weights is None:
+        return list(group)
+    chosen = np.random.random_sample(len(group)) < weights
+    return [span for span, taken in zip(group, chosen) if taken]
+
+
+def weights_of(reference: Doc, spans_key: str) -> Optional[np.ndarray]:
+    """Those of the spans under a key, `(spans,)` float64, or None.
 
     Raises ValueError if there are not as many weights as spans, if one is not from 0 to 1, or if
     they are lost.
@@ -285,7 +296,7 @@ def drawn(reference: Doc, spans_key: str) -> List[Span]:
                 "the spans anew, without kb_id, as in 'A large pipeline teaches a small one' of "
                 "docs/guide/training.md."
             )
-        return list(group)
+        return None
     if len(weights) != len(group):
         raise ValueError(
             f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {len(group)} spans and "
@@ -298,8 +309,7 @@ def drawn(reference: Doc, spans_key: str) -> List[Span]:
             "0 to 1. A weight is the share of the training steps that learn from the span. Remove "
             f"attrs['{WEIGHTS}'] if it is for something else."
         )
-    chosen = np.random.random_sample(len(group)) < wanted
-    return [span for span, taken in zip(group, chosen) if taken]
+    return wanted
 
 
 def without_space_around(spaces: np.ndarray, start: int, end: int) -> Tuple[int, int]:

@@ -29,6 +29,8 @@ class SavedPipe(ConfiguredPipe):
     they are checked by themselves. A pipe that was saved without checksums loads without them.
     """
 
+    _continues = False  # it has been loaded, and has not learned since
+
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """The pipe, with its checksums."""
         self._check_savable()
@@ -173,6 +175,7 @@ class SavedPipe(ConfiguredPipe):
         self._check_labels(f"the weights in {source}", remedy)
         for label in self.cfg["labels"]:
             self.vocab.strings.add(label)
+        self._continues = True
 
 
 REMEDY = "Copy the pipeline again, with cfg and model from the same training"

@@ -20,6 +20,8 @@ ENDS = {get_string_id(sign) for sign in Sentencizer.default_punct_chars}
 # docs where none are set. `single` of them are one sentence by rule that fits a window, `alone` are
 # docs of their own, `spaced` hold a token of whitespace.
 NOTHING_SEEN = {"texts": 0, "single": 0, "alone": 0, "spaced": 0, "words": 0, "squared_words": 0}
+# Texts of an earlier training that count beside those of one that continues it.
+EARLIER = 100
 # A pipe knows tokens of whitespace if one in so many of its texts held some.
 SPACED = 20
 
@@ -91,6 +93,13 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc], window: int) -> Dict[str
             seen["words"] += end - start
             seen["squared_words"] += (end - start) ** 2
     return seen
+
+
+def faded(seen: Dict[str, int]) -> Dict[str, int]:
+    """`seen` of an earlier training, as if it were of `EARLIER` texts at most: what is learned from
+    now decides how texts are read."""
+    texts = max(seen["texts"], EARLIER)
+    return {name: count * EARLIER // texts for name, count in seen.items()}
 
 
 def usual_length(seen: Dict[str, int]) -> Optional[int]:

@@ -214,6 +214,8 @@ def test_gold_data_are_not_overwritten(folder, command):
     models = [folder / each for each in models]
     printed = run(name, *models, gold, "--output", folder / "right" / ".." / "gold.spacy", code=1)
     assert "gold.spacy is to be read and to be written" in printed
+    printed = run(name, *models, folder, "--output", gold, code=1)
+    assert "gold.spacy is to be read and to be written" in printed
     assert gold.read_bytes() == before
 
 

@@ -57,6 +57,14 @@ def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None
     assert spacy.load(tmp_path / "out" / "model-last").pipe_names == ["ner"]
 
 
+def test_the_data_are_not_overwritten(corpus) -> None:
+    before = (corpus / "dev.spacy").read_bytes()
+    for train_path in (corpus / "train.spacy", corpus):
+        args = (train_path, corpus / "dev.spacy", corpus / "dev.spacy", "--force")
+        assert "is to be read and to be written" in run(*args, code=1)
+    assert (corpus / "dev.spacy").read_bytes() == before
+
+
 def test_texts_of_another_language(tmp_path) -> None:
     """Of Chinese the tokenizer of English makes one token of a sentence."""
     doc = spacy.blank("zh")("北京大学在北京。")

@@ -9,6 +9,7 @@ from spacy.tokens import Doc, DocBin, Span
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
+from tests.conftest import make_pipeline
 
 CONFIG = Path(__file__).parents[2] / "configs" / "locate_and_label_cnn.cfg"
 
@@ -141,6 +142,25 @@ def test_data_without_entities(data, tmp_path):
     assert "That span group is empty in every doc" in printed and "Choose" not in printed
     DocBin().to_disk(path)
     assert "There are no docs." in " ".join(run("inspect", path, code=1).split())
+
+
+def test_inspect_knows_a_component_from_another_pipeline(data, tmp_path):
+    nlp = make_pipeline("locate_and_label_ner")
+    nlp.rename_pipe("ner", "theirs")
+    nlp.get_pipe("theirs").cfg.update(window=2, stride=2)
+    nlp.to_disk(tmp_path / "known")
+    path = tmp_path / "mine.cfg"
+    block = "[components.ner]\nsource = {}\ncomponent = {}\n".format
+
+    def inspect(source: str, component: str, code: int = 0) -> str:
+        path.write_text(block(f'"{source}"', f'"{component}"'), encoding="utf8")
+        return " ".join(run("inspect", data, "--config", path, "--json", code=code).split())
+
+    report = json.loads(inspect((tmp_path / "known").as_posix(), "theirs"))
+    assert {each["component"] for each in report["limits"]} == {"ner"}
+    assert report["train"]["lost"] == {"across segments": 2}
+    assert "has the source" in inspect((tmp_path / "known").as_posix(), "other", code=1)
+    assert "has the source 'nowhere'" in inspect("nowhere", "theirs", code=1)
 
 
 @pytest.mark.parametrize(

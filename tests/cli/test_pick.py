@@ -296,25 +296,37 @@ def accept(tool: str, path: str) -> None:
             each["annotations"] = [{"id": 1, **each.pop("predictions")[0]}]
         Path(path).write_text(json.dumps(tasks), "utf8")
     else:
-        rows = [{**each, "answer": "accept"} for each in lines(Path("picked.jsonl"))]
+        own = {"answer": "accept"} if tool == "prodigy" else {"id": 1}
+        rows = [{**each, **own} for each in lines(Path("picked.jsonl"))]
         Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf8")
 
 
-def test_what_prodigy_has_not_seen_is_not_gold(model, tmp_path, caplog):
+@pytest.mark.parametrize("tool", ["prodigy", "doccano"])
+def test_what_no_tool_has_seen_is_not_gold(model, tmp_path, caplog, tool):
     picked = tmp_path / "picked.jsonl"
-    pick(model, write(tmp_path / "in.jsonl", *TEXTS), picked, "--format", "prodigy")
-    run("convert", "prodigy", f"train={picked}", tmp_path / "corpus", code=1)
+    pick(model, write(tmp_path / "in.jsonl", *TEXTS), picked, "--format", tool)
+    run("convert", tool, f"train={picked}", tmp_path / "corpus", code=1)
     assert f"All items were left out: {len(TEXTS)} not annotated." in caplog.text
 
 
 def test_texts_that_are_annotated_already_are_not_picked(model, tmp_path):
     nlp = spacy.blank("en")
-    known = [nlp.make_doc(TEXTS[0]), Doc(nlp.vocab, words=[*TEXTS[1].split(), "\n"])]
-    DocBin(docs=known).to_disk(tmp_path / "known.spacy")
-    texts, output = write(tmp_path / "in.jsonl", *TEXTS), tmp_path / "out.jsonl"
-    wanted = (model, texts, output, "--format", "prodigy", "--without", tmp_path / "known.spacy")
-    assert "Left out: 2 texts that --without has." in all_of(pick(*wanted))
-    assert {each["text"] for each in lines(output)} == {*TEXTS[2:]}
+    texts = ["the gene (IL-2).", *TEXTS]
+    known = [nlp.make_doc(TEXTS[0]), Doc(nlp.vocab, words=["the", "gene", "(", "IL-2", ")", "."])]
+    (tmp_path / "known").mkdir()
+    DocBin(docs=known).to_disk(tmp_path / "known" / "known.spacy")
+    output = tmp_path / "out.jsonl"
+    run = (model, write(tmp_path / "in.jsonl", *texts), output, "--format", "prodigy")
+    assert "--without" not in all_of(pick(*run))
+    said = all_of(pick(*run, "--without", tmp_path / "known"))
+    assert "Left out: 2 texts that --without has." in said
+    assert {each["text"] for each in lines(output)} == {*TEXTS[1:]}
+    DocBin(docs=[nlp.make_doc(" ".join(texts))]).to_disk(tmp_path / "other.spacy")
+    said = all_of(pick(*run, "--without", tmp_path / "other.spacy"))
+    assert "No text is left out by --without, which compares whole texts" in said
+    DocBin(docs=[nlp.make_doc(text) for text in texts]).to_disk(tmp_path / "all.spacy")
+    said = all_of(pick(*run, "--without", tmp_path / "all.spacy", code=1))
+    assert f"no text that can be picked. Left out: {len(texts)} texts that" in said
 
 
 def test_the_texts_are_not_overwritten(model, tmp_path):

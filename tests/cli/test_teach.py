@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from spacy.tokens import DocBin, Span
 from spacy.training import Example
 from spacy.training.augment import create_lower_casing_augmenter
 
+from spacy_nested_ner.pipeline.gold import is_taught
 from tests.cli.commands import run
 from tests.conftest import add_own_ner, make_examples, make_pipeline, spans_of, train
 
@@ -97,13 +100,20 @@ def test_gold_is_not_overwritten(teacher, taught, tmp_path):
     nlp = spacy.blank("en")
     DocBin(docs=[eg.reference for eg in make_examples(nlp)]).to_disk(gold)
     before = gold.read_bytes()
-    assert "holds annotation that" in run("teach", teacher, texts, gold, code=1)
+    assert "not all is from 'teach'" in run("teach", teacher, texts, gold, code=1)
     assert "is to be read and to be written" in run("teach", teacher, gold, gold, code=1)
     assert gold.read_bytes() == before
+    flat = nlp.make_doc("the US")
+    flat.ents = [Span(flat, 1, 2, "GPE")]
+    own = list(DocBin().from_disk(taught).get_docs(nlp.vocab))
+    for docs in ([flat], [nlp.make_doc("the US")], [*own, make_examples(nlp)[0].reference]):
+        DocBin(docs=docs).to_disk(gold)
+        assert "not all is from 'teach'" in run("teach", teacher, texts, gold, code=1)
     again = tmp_path / "again.spacy"
     again.write_bytes(taught.read_bytes())
-    run("teach", teacher, texts, again)
-    assert len(DocBin().from_disk(again)) == 1
+    for _ in range(2):  # what it is to replace is not what it is to do without
+        run("teach", teacher, texts, again, "--without", tmp_path / "again.spacy")
+        assert len(DocBin().from_disk(again)) == 1
 
 
 def test_several_components_teach_together(taught, tmp_path):
@@ -133,9 +143,10 @@ def test_labels_that_the_teacher_lacks_are_told_of(taught):
     assert "docs of 'nested-ner teach' have labels that the annotated docs lack: 'CELL'" in said
 
 
-def test_inspect_counts_what_the_teacher_is_sure_of(teacher, taught, tmp_path):
-    printed = run("inspect", taught, "--json")
+def test_inspect_counts_what_the_teacher_is_sure_of(taught):
+    printed = run("inspect", taught, taught, "--json")
     report = json.loads(printed)
+    assert report["dev"]["entities"] == report["train"]["entities"]
     docs = list(DocBin().from_disk(taught).get_docs(spacy.blank("en").vocab))
     weights = [w for doc in docs for w in doc.spans["sc"].attrs["weights"]]
     assert report["train"]["entities"] == sum(w >= 0.5 for w in weights) < len(weights)
@@ -143,19 +154,55 @@ def test_inspect_counts_what_the_teacher_is_sure_of(teacher, taught, tmp_path):
     assert f"In {len(docs)} of {len(docs)} docs" in first and "weight from 0.5 on" in first
 
 
-def test_hard_labels_are_made_as_the_guide_says(taught):
-    nlp = make_pipeline("piqn_ner", examples=None)
-    docs = list(DocBin().from_disk(taught).get_docs(nlp.vocab))
+def test_inspect_tells_of_labels_that_one_side_lacks(taught, tmp_path):
+    nlp = spacy.blank("en")
+    gold = nlp.make_doc("Bern is big")
+    gold.spans["sc"] = [Span(gold, 0, 1, "TOWN")]
+    DocBin(docs=[gold]).to_disk(tmp_path / "gold.spacy")
+    shutil.copy(taught, tmp_path)
+    report = json.loads(run("inspect", tmp_path, "--json"))
+    (problem,) = [each for each in report["warnings"] if "lack: 'TOWN'" in each]
+    assert problem.startswith(f"{tmp_path}: the annotated docs have labels that the docs of")
+
+
+def test_unsure_entities_alone_are_none_and_lost_weights_are_missed(taught, tmp_path):
+    docs = list(DocBin().from_disk(taught).get_docs(spacy.blank("en").vocab))
     for doc in docs:
-        group = doc.spans["sc"]
-        doc.spans["sc"] = [
-            Span(doc, span.start, span.end, span.label)
-            for span, weight in zip(group, group.attrs["weights"])
-            if weight >= 0.5
-        ]
-    examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
+        doc.spans["sc"].attrs["weights"] = [0.4] * len(doc.spans["sc"])
+    DocBin(docs=docs).to_disk(tmp_path / "unsure.spacy")
+    unsure, config = tmp_path / "unsure.spacy", tmp_path / "mine.cfg"
+    gold = make_examples(spacy.blank("en"))[0].reference
+    DocBin(docs=[gold]).to_disk(tmp_path / "gold.spacy")
+    printed = run("init", unsure, tmp_path / "gold.spacy", config, code=1)
+    assert "and it is sure of none of them" in printed and not config.exists()
+    for doc in docs:
+        doc.spans["sc"] = list(doc.spans["sc"])
+    DocBin(docs=docs).to_disk(tmp_path / "lost.spacy")
+    assert "has lost its weights" in run("inspect", tmp_path / "lost.spacy", code=1)
+
+
+def test_hard_labels_are_made_as_the_guide_says(taught, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("corpus/both").mkdir(parents=True)
+    shutil.copy(taught, "corpus/both")
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "training.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf8"), re.S)
+    (code,) = (block for block in blocks if "taught_hard" in block)
+    exec(code, {})
+    nlp = make_pipeline("piqn_ner", examples=None)
+    soft, hard = (
+        list(DocBin().from_disk(path).get_docs(nlp.vocab))
+        for path in (taught, Path("corpus/taught_hard.spacy"))
+    )
+    for before, after in zip(soft, hard, strict=True):
+        group = before.spans["sc"]
+        sure = [w >= 0.5 for w in group.attrs["weights"]]
+        wanted = [(s.start, s.end, s.label) for s, is_sure in zip(group, sure) if is_sure]
+        assert [(s.start, s.end, s.label) for s in after.spans["sc"]] == wanted
+        assert not is_taught(after.spans["sc"])
+    examples = [Example(nlp.make_doc(doc.text), doc) for doc in hard]
     nlp.initialize(lambda: examples)
-    assert nlp.update(examples, sgd=nlp.create_optimizer())["ner"] > 0
+    nlp.update(examples, sgd=nlp.create_optimizer())
 
 
 def test_weights_that_an_augmenter_has_lost_are_missed(taught):

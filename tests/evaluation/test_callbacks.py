@@ -28,19 +28,27 @@ from tests.conftest import make_examples, make_pipeline, train
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
+SMALL = {
+    "components.ner.model.tok2vec.width": 32,
+    "components.ner.model.tok2vec.embed_size": 200,
+}
+
+
 def saved_docs(path: Path, key: str = "sc") -> str:
     docs = [eg.reference for eg in make_examples(spacy.blank("en"), key)]
     DocBin(docs=docs).to_disk(path)
     return str(path)
 
 
-def trained(folder: Path, config: str, dev_key: str = "sc", **settings: Any) -> Tuple[Any, str]:
-    """A shipped config after a training on the ten sentences; what was printed."""
+def trained(
+    folder: Path, config: str, dev_key: str = "sc", source: Any = None, **settings: Any
+) -> Tuple[Any, str]:
+    """A shipped config after a training on the ten sentences; what was printed. source: block of
+    the component in its place."""
     overrides = {
         "paths.train": saved_docs(folder / "train.spacy"),
         "paths.dev": saved_docs(folder / "dev.spacy", dev_key),
-        "components.ner.model.tok2vec.width": 32,
-        "components.ner.model.tok2vec.embed_size": 200,
+        **({"components.ner": source} if source else SMALL),
         **{f"training.{name}": value for name, value in settings.items()},
     }
     out = io.StringIO()
@@ -70,6 +78,15 @@ def test_training_ends_in_its_warm_up(tmp_path) -> None:
     _, printed = trained(tmp_path, "piqn_cnn", max_steps=3, **rates)
     assert "Training ended at step 3, while the learning rate was still rising" in printed
     assert "warmup_steps" in printed and "--training.max_steps" in printed
+
+
+def test_labels_without_gold_in_a_training_are_told_of(tmp_path) -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 10)
+    nlp.get_pipe("ner").add_label("MONEY")
+    nlp.to_disk(tmp_path / "known")
+    source = {"source": str(tmp_path / "known")}
+    _, printed = trained(tmp_path, "locate_and_label_cnn", source=source, max_steps=6)
+    assert "'ner': the training data have no entity with the labels MONEY." in printed
 
 
 def test_max_epochs_end_training(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from typing import Any, Dict, List
 
@@ -101,6 +102,18 @@ def test_a_fitted_pipeline_is_saved_and_loaded(tmp_path) -> None:
     assert again["ner"].threshold == pytest.approx(
         fits["ner"].threshold
     )  # as good as the best: it stays
+
+
+def test_labels_that_dev_lacks_are_told_of() -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 60)
+    examples = make_examples(nlp)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_thresholds(nlp, examples * 3)
+    for eg in examples:
+        eg.reference.spans["sc"] = [s for s in eg.reference.spans["sc"] if s.label_ != "GPE"]
+    with pytest.warns(UserWarning, match=r"'ner': .* have no entity with the labels GPE\."):
+        fit_thresholds(nlp, examples * 3)
 
 
 def test_new_weights_have_no_chosen_threshold() -> None:

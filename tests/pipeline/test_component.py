@@ -655,6 +655,18 @@ def test_lost_gold_of_the_whole_data_is_counted_at_initialize() -> None:
         make_pipeline(examples=misaligned)
 
 
+def test_a_label_is_renamed_as_the_guide_says(make, tmp_path) -> None:
+    nlp = train(make(), 60)
+    pipe, text = nlp.get_pipe("ner"), SENTENCES[0][0]
+    place = pipe.labels.index("DNA")
+    before = spans_of(nlp(text))
+    assert any(label == "DNA" for _, _, label in before)
+    pipe.cfg["labels"][place] = pipe.model.attrs["labels"][place] = "GENE"
+    nlp.to_disk(tmp_path)
+    renamed = [(s, e, "GENE" if label == "DNA" else label) for s, e, label in before]
+    assert spans_of(spacy.load(tmp_path)(text)) == spans_of(nlp(text)) == renamed
+
+
 def warnings_of(function: Callable[[], Any]) -> List[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -681,7 +693,12 @@ def test_docs_with_other_annotation_are_told_of_beside_docs_without() -> None:
     flat = Example.from_dict(nlp.make_doc("Bern is big"), {"entities": [(0, 4, "GPE")]})
     (said,) = warnings_of(lambda: nlp.initialize(lambda: [*make_examples(nlp), flat]))
     assert "1 of them have doc.ents: set doc.spans['sc'] = list(doc.ents)" in said
-    (said,) = warnings_of(lambda: nlp.update([flat], sgd=nlp.create_optimizer()))
+    optimizer = nlp.create_optimizer()
+    assert warnings_of(lambda: nlp.update([flat], sgd=optimizer)) == []  # it was told of
+    bare = Example.from_dict(nlp.make_doc("Hello"), {})
+    (said,) = warnings_of(lambda: nlp.initialize(lambda: [*make_examples(nlp), bare]))
+    assert "of them have doc.ents" not in said
+    (said,) = warnings_of(lambda: nlp.update([flat], sgd=optimizer))
     assert "no doc of a batch has doc.spans['sc'], but there is doc.ents" in said
 
 

@@ -39,6 +39,12 @@ def test_losses_are_counted_by_reason() -> None:
     assert found == {"unknown label": 1, "across segments": 1}
 
 
+def aligned(example: Example, spans_key: str):
+    """As `aligned_gold`, with texts and labels of what is misaligned."""
+    found, misaligned = aligned_gold(example, spans_key)
+    return found, [(span.text, span.label_) for span in misaligned]
+
+
 def test_alignment_by_characters() -> None:
     example = make_example(
         ["IL", "-2", "gene"],
@@ -47,14 +53,14 @@ def test_alignment_by_characters() -> None:
         spaces=[True, False, False],
         predicted_spaces=[False, True, False],
     )
-    assert aligned_gold(example, "sc") == ([(0, 2, "X"), (0, 3, "Y")], [("ge", "X")])
+    assert aligned(example, "sc") == ([(0, 2, "X"), (0, 3, "Y")], [("ge", "X")])
 
 
 def test_other_whitespace_is_aligned_by_words() -> None:
     example = make_example(
         ["a", "b", "c"], ["a", "b", "c"], [(1, 3, "X")], predicted_spaces=[False, False, False]
     )
-    assert aligned_gold(example, "sc") == ([(1, 3, "X")], [])
+    assert aligned(example, "sc") == ([(1, 3, "X")], [])
 
 
 @pytest.mark.parametrize("words", [["the", "US", "Co", "urt"], ["the", " ", "US", "Co", "urt"]])
@@ -66,7 +72,7 @@ def test_labels_of_gold_of_another_vocab(words) -> None:
     example = Example(
         Doc(VOCAB, words=["the", "US", "Court"], spaces=[True, True, False]), reference
     )
-    assert aligned_gold(example, "sc") == ([(0, 3, "ELSEWHERE")], [])
+    assert aligned(example, "sc") == ([(0, 3, "ELSEWHERE")], [])
     assert "ELSEWHERE" not in VOCAB.strings
 
 
@@ -80,12 +86,12 @@ def test_a_line_break_within_gold_does_not_count() -> None:
     assert gold.entities == [[(0, 3, 0), (1, 2, 1)]]
     assert {reason for reason, count in gold.lost.items() if count} == {"empty"}
     inside = make_example(["the", "US", "SupremeCourt"], words, entities[:2])
-    assert aligned_gold(inside, "sc") == ([(0, 3, "X")], [("US \n Supreme", "Y")])
+    assert aligned(inside, "sc") == ([(0, 3, "X")], [("US \n Supreme", "Y")])
 
 
 def test_doc_without_the_key_has_no_gold() -> None:
     example = make_example(["a"], ["a"], [])
-    assert aligned_gold(example, "other") == ([], [])
+    assert aligned(example, "other") == ([], [])
 
 
 def sentences_of(n_words: int, starts) -> np.ndarray:

@@ -13,7 +13,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_nested_ner.pipeline.sentences import (
+    EARLIER,
     NOTHING_SEEN,
+    faded,
     knows_one_at_a_time,
     knows_whole_docs,
     remember,
@@ -170,6 +172,37 @@ def test_what_was_learned_from_is_saved_and_forgotten_by_initialize(learned, tmp
     assert loaded.evaluate(documents(loaded))["nested_f"] > 0.9
     loaded.initialize(lambda: single(loaded))
     assert loaded.get_pipe("ner").cfg["learned_from"] == NOTHING_SEEN
+
+
+def test_what_a_loaded_pipe_learns_from_decides(learned, tmp_path) -> None:
+    learned.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    pipe, optimizer = loaded.get_pipe("ner"), loaded.resume_training()
+    words = THIRTY[0][0].split(" ") * 40
+
+    def reads_whole_docs() -> bool:
+        rows = pipe.segments([Doc(loaded.vocab, words=words)]).rows
+        return bool((rows[:, 2] - rows[:, 1] == pipe.cfg["window"]).all())
+
+    assert not reads_whole_docs()
+    n_docs = 0
+    while not reads_whole_docs():
+        loaded.update(documents(loaded), sgd=optimizer)
+        n_docs += len(documents(loaded))
+        assert n_docs < 150
+    assert n_docs > 50
+    # What it learned since counts in full, also in a training that goes on from there.
+    assert pipe.cfg["learned_from"]["texts"] == EARLIER + n_docs
+
+
+def test_few_texts_of_an_earlier_training_count_as_they_are() -> None:
+    nlp = spacy.blank("en")
+    docs = [nlp.make_doc("One sentence ."), nlp.make_doc("One . And two .")]
+    seen = remember(NOTHING_SEEN, docs, 192)
+    assert faded(seen) == seen and faded(NOTHING_SEEN) == NOTHING_SEEN
+    many = {name: 1000 * count for name, count in seen.items()}
+    assert faded(many)["texts"] == EARLIER and faded(many)["single"] == EARLIER // 2
+    assert usual_length(faded(many)) == usual_length(many)
 
 
 def test_usual_length_by_hand() -> None:

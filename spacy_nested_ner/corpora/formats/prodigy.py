@@ -71,10 +71,14 @@ def _answer(item: Object) -> Any:
 
 
 def _is_untouched(item: Object) -> bool:
-    """Whether `nested-ner pick` wrote it and Prodigy has not seen it: its spans are predictions."""
-    meta = item.get("meta")
+    """Whether it is as `nested-ner pick` wrote it: its spans are predictions."""
+    spans = item.get("spans")
     return (
-        isinstance(meta, dict) and "text_id" in meta and not item.keys() & {"answer", "_input_hash"}
+        item.keys() == {"text", "meta", "tokens", "spans"}
+        and isinstance(item["meta"], dict)
+        and item["meta"].keys() == {"text_id"}
+        and isinstance(spans, list)
+        and all(isinstance(span, dict) and "score" in span for span in spans)
     )
 
 

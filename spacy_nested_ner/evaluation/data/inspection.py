@@ -300,7 +300,7 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"In {tokens['differing_percent']:.1f} % of the sentences of {split} the tokens differ "
             "from those that the pipeline makes of raw text, so it will be worse on raw text. "
-            "Give their language (--lang), or convert with --tokens spacy."
+            "Is the language that of the texts? If so, convert with --tokens spacy."
         )
     if left_out := found.get("dropped", {}).get(MISALIGNED):
         yield (

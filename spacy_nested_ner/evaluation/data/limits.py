@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping
 
 from spacy.language import Language
-from spacy.util import registry
+from spacy.util import load_model, registry
 
 from spacy_nested_ner.pipeline.factories import known_systems
 from spacy_nested_ner.settings import take
@@ -45,10 +45,15 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
     """
     blocks = config.get("components", {})
     known = (*known_systems(), *SPANCAT)
+    factories = (
+        (name, _with_source(name, block))
+        for name, block in (blocks if isinstance(blocks, Mapping) else {}).items()
+        if isinstance(block, Mapping)
+    )
     found = [
         _checked(_component(name, block["factory"], block))
-        for name, block in (blocks if isinstance(blocks, Mapping) else {}).items()
-        if isinstance(block, Mapping) and block.get("factory") in known
+        for name, block in factories
+        if block.get("factory") in known
     ]
     if not found:
         raise ValueError(
@@ -56,6 +61,24 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
             "pipeline with one of these, or no config for the defaults of all systems."
         )
     return found
+
+
+def _with_source(name: str, block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The block of a component, from its pipeline if it is sourced from one, with the settings that
+    are saved there.
+
+    RAISES (ValueError): If there is no such pipeline or component.
+    """
+    if "source" not in block or "factory" in block:
+        return block
+    source, theirs = str(block["source"]), str(block.get("component", name))
+    try:
+        nlp = load_model(source)
+        saved = getattr(nlp.get_pipe(theirs), "cfg", None) or {}
+        config: Dict[str, Any] = nlp.config.interpolate()["components"][theirs]
+    except (OSError, KeyError) as err:
+        raise ValueError(f"Component '{name}' has the source '{source}': {err}") from err
+    return {**config, **{key: value for key, value in saved.items() if key in config}}
 
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:

@@ -17,6 +17,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
     read_entities,
 )
 from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, changed, is_searchable
+from spacy_nested_ner.evaluation.scores.remarks import FEW_ENTITIES, MANY_STRANGE, some
 from spacy_nested_ner.evaluation.scores.thresholds import (
     ThresholdChoice,
     best_of,
@@ -26,6 +27,7 @@ from spacy_nested_ner.evaluation.scores.thresholds import (
     tolerance,
 )
 from spacy_nested_ner.settings import Setting
+from spacy_nested_ner.warn import warn
 
 PASSES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BETA = Setting(above=0, most=1000)
@@ -152,6 +154,7 @@ def _fit(nlp: Language, pipe: Any, examples: List[Example], beta: float) -> Fit 
     if choice is None:
         unscored = bool(np.isnan(table.score[table.predicted]).any())
         return _fit_by_passes(nlp, pipe, examples, beta) if unscored else NOTHING_RIGHT
+    _tell_of_strange_labels(pipe, table)
     present = ThresholdChoice(old, f_at(table, old, beta))
     chosen = _unless_as_good(choice, present, tolerance(table))
     return _fit_of(chosen, present, table, table, beta)
@@ -165,9 +168,30 @@ def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example], beta: floa
     choice = best_of(list(f), list(f.values()), same)
     if choice is None:
         return NOTHING_RIGHT
+    _tell_of_strange_labels(pipe, tables[old])
     present = ThresholdChoice(old, f[old])
     chosen = _unless_as_good(choice, present, same)
     return _fit_of(chosen, present, tables[chosen.threshold], tables[old], beta)
+
+
+def _tell_of_strange_labels(pipe: Any, table: EntityTable) -> None:
+    """Warn if many predictions have labels without gold: they count as wrong, so that a higher
+    threshold seems better."""
+    has_gold = np.zeros(len(table.labels), dtype=bool)
+    has_gold[table.label[table.gold]] = True
+    least = pipe.cfg["threshold"]
+    predicted = table.label[table.predicted & ~(table.score < least)]
+    if int(table.gold.sum()) < FEW_ENTITIES or not len(predicted):
+        return
+    if (~has_gold[predicted]).mean() > MANY_STRANGE:
+        known = {label for label, has in zip(table.labels, has_gold) if has}
+        missing = some([label for label in pipe.labels if label not in known])
+        warn(
+            f"Component '{pipe.name}': the data that its threshold is chosen on have no entity "
+            f"with the labels {missing}. Such predictions count as wrong there, so that the "
+            "threshold becomes higher than it should be. Annotate these labels there, too, or set "
+            f"nlp.get_pipe('{pipe.name}').cfg['threshold'] afterwards."
+        )
 
 
 def _unless_as_good(new: ThresholdChoice, old: ThresholdChoice, same: float) -> ThresholdChoice:
