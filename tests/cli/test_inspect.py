@@ -150,7 +150,7 @@ def test_inspect_knows_a_component_from_another_pipeline(data, tmp_path):
     nlp.get_pipe("theirs").cfg.update(window=2, stride=2)
     nlp.to_disk(tmp_path / "known")
     path = tmp_path / "mine.cfg"
-    block = "[components.ner]\nsource = {}\ncomponent = {}\n".format
+    block = "[components]\n\n[components.ner]\nsource = {}\ncomponent = {}\n".format
 
     def inspect(source: str, component: str, code: int = 0) -> str:
         path.write_text(block(f'"{source}"', f'"{component}"'), encoding="utf8")
