@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from subprocess import list2cmdline
 from typing import (
     IO,
     TYPE_CHECKING,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
 
 RATES = ("learn_rate", "head_learn_rate")
+IN_CMD_EXE = os.name == "nt"
+"""Which knows no quotes but double ones."""
 WHOLE = 0.9
 """Share of max_steps from which on a training counts as a whole one."""
 
@@ -220,7 +223,8 @@ def _how_to_go_on(nlp: Language, saved_to: str, is_scored: bool) -> str:
     if not saved_to:
         why = "There was no --output" if is_scored else "That was before the first evaluation"
         return f"{why}: nothing was saved to continue from."
-    source = shlex.quote(srsly.json_dumps({"source": Path(saved_to).as_posix()}))
+    block = srsly.json_dumps({"source": Path(saved_to).as_posix()})
+    source = list2cmdline([block]) if IN_CMD_EXE else shlex.quote(block)  # cmd.exe, or a shell
     learning = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
     again = " ".join(f"--components.{name} {source}" for name in learning)
     return f"To continue from {saved_to}, train again with another --output and\n{again}"

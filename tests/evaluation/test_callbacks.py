@@ -16,6 +16,7 @@ from spacy.tokens import DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
+from spacy_nested_ner.evaluation import callbacks
 from spacy_nested_ner.evaluation.callbacks import (
     _how_to_go_on,
     make_console_logger,
@@ -286,3 +287,9 @@ def test_a_folder_to_go_on_from_is_json(path: str) -> None:
     option, source = shlex.split(_how_to_go_on(make_pipeline(), path, True).splitlines()[-1])
     assert option == "--components.ner"
     assert json.loads(source) == {"source": Path(path).as_posix()}
+
+
+def test_how_to_go_on_in_windows(monkeypatch) -> None:
+    monkeypatch.setattr(callbacks, "IN_CMD_EXE", True)
+    said = _how_to_go_on(make_pipeline(), "mine/model-last", True)
+    assert said.endswith(r'--components.ner "{\"source\":\"mine/model-last\"}"')
