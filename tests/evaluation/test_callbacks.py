@@ -290,6 +290,9 @@ def test_a_folder_to_go_on_from_is_json(path: str) -> None:
 
 
 def test_how_to_go_on_in_windows(monkeypatch) -> None:
+    """Outside of double quotes and in them, Windows takes \\" for a quote."""
     monkeypatch.setattr(callbacks, "IN_CMD_EXE", True)
     said = _how_to_go_on(make_pipeline(), "mine/model-last", True)
-    assert said.endswith(r'--components.ner "{\"source\":\"mine/model-last\"}"')
+    assert said.endswith(r"--components.ner {\"source\":\"mine/model-last\"}")
+    said = _how_to_go_on(make_pipeline(), "my own/model-last", True)
+    assert said.endswith(r'--components.ner "{\"source\":\"my own/model-last\"}"')
