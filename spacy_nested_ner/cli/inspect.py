@@ -4,7 +4,7 @@
 
 import configparser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import typer
 from wasabi import msg
@@ -95,14 +95,16 @@ def inspect(
     if not any(eg.reference.spans.get(spans_key) for eg in train):
         docs = [eg.reference for eg in train]
         raise ValueError(f"{train_path}: {no_gold(docs, spans_key)}")
-    warnings = _keep_sure(train, train_path, spans_key)
+    warnings = _keep_sure(train, train_path, spans_key, is_train=True)
+    warnings += _other_labels(train, components, spans_key)
     found = inspect_split(train, spans_key)
     rows, found.lost = inspect_limits(train, components, spans_key)
     found.tokens = compare_tokens(nlp, (example.reference for example in train))
     dev, of_dev = None, []
     if dev_path is not None:
         examples = read_examples(nlp, dev_path)
-        of_dev = [*read_as_one(dev_path), *_keep_sure(examples, dev_path, spans_key)]
+        of_dev = _keep_sure(examples, dev_path, spans_key, is_train=False)
+        of_dev = [*read_as_one(dev_path), *of_dev]
         dev = inspect_split(examples, spans_key)
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
@@ -112,10 +114,30 @@ def inspect(
     return {"data": data, **report, "warnings": warnings}
 
 
-def _keep_sure(examples: "List[Example]", path: Path, spans_key: str) -> List[str]:
+def _other_labels(
+    train: "List[Example]", components: "List[Component]", spans_key: str
+) -> Iterator[str]:
+    """What to say of labels that trained components have and the data lack, and the reverse."""
+    labels = {span.label_ for eg in train for span in eg.reference.spans.get(spans_key, ())}
+    for each in components:
+        if each.labels is None:
+            continue
+        if missing := sorted(set(each.labels) - labels):
+            yield (
+                f"{each.name}: it has labels that the training data lack, and would unlearn them: "
+                f"{', '.join(missing)}."
+            )
+        if new := sorted(labels - set(each.labels)):
+            yield (
+                f"{each.name}: it lacks labels of the training data: {', '.join(new)}. Add them "
+                "with add_label, and save its pipeline."
+            )
+
+
+def _keep_sure(examples: "List[Example]", path: Path, spans_key: str, is_train: bool) -> List[str]:
     """Of docs of `teach`, keep what it is sure of; says so, and what their labels lack.
 
-    Raises ValueError if weights are lost.
+    Raises ValueError if weights are lost that a training would need.
     """
     from spacy_nested_ner.pipeline.gold import SURE, keep_sure, one_sided_labels
 
@@ -125,8 +147,13 @@ def _keep_sure(examples: "List[Example]", path: Path, spans_key: str) -> List[st
         return []
     for problem in one_sided_labels(docs, spans_key):
         warnings.append(f"{path}: {problem}.")
-    for doc in docs:
-        keep_sure(doc, spans_key)
+    try:
+        for doc in docs:
+            keep_sure(doc, spans_key)
+    except ValueError as err:
+        if is_train:
+            raise ValueError(f"{path}: {err}") from err
+        return warnings
     return [f"{warnings[0]} Those with a weight from {SURE} on are counted.", *warnings[1:]]
 
 

@@ -93,7 +93,9 @@ def pick_cli(
         (component,) = reading.components
         picked = pick(reading.map(texts, partial(_candidate, component)), n)
         if not picked:
-            raise ValueError(f"{texts_path} has no text that can be picked. {reading.left_out()}")
+            raise ValueError(
+                f"{texts_path} has no text that can be picked. {reading.nothing_left()}"
+            )
         export_tasks((each.item for each in picked), tool.value, output_path)
     reading.report()
     _report(picked, n)

@@ -71,7 +71,9 @@ def teach_cli(
 
             found = list(reading.map(texts, add))  # entities of each text
             if not any(found):
-                raise ValueError(f"{teacher} finds nothing in {texts_path}. {reading.left_out()}")
+                raise ValueError(
+                    f"{teacher} finds nothing in {texts_path}. {reading.nothing_left()}"
+                )
             with written_together([output_path]) as drafts:
                 writer.write(drafts[output_path])
     reading.report()
@@ -84,17 +86,16 @@ def _check_taught(path: Path) -> None:
     from spacy.vocab import Vocab
 
     from spacy_nested_ner.corpora.docbin import read_docs
-    from spacy_nested_ner.pipeline.gold import is_taught
+    from spacy_nested_ner.pipeline.gold import WEIGHTS
 
-    if not path.exists():
-        return
-    own = others = 0
-    for doc in read_docs(path, Vocab()):
-        groups = [group for group in doc.spans.values() if len(group)]
-        own += bool(groups)
-        others += bool(doc.ents) or not all(map(is_taught, groups))
-    if others or not own:
-        raise ValueError(f"{path} exists, and not all is from 'teach'. Choose another name.")
+    for doc in read_docs(path, Vocab()) if path.exists() else ():
+        own = (
+            # What a user has added is not marked as the others are.
+            WEIGHTS in group.attrs and len({span.kb_id_ for span in group}) <= 1
+            for group in doc.spans.values()
+        )
+        if doc.ents or not doc.spans or not all(own):
+            raise ValueError(f"{path} exists, and not all is from 'teach'. Choose another name.")
 
 
 def taught(doc: "Doc", components: "Sequence[ScoredComponent]") -> "Doc":

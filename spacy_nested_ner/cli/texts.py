@@ -159,18 +159,21 @@ class UsableTexts:
         self.first = self.first or f"The text with the id {name!r}: {what}."
 
     def left_out(self) -> str:
-        """In words; empty if no text is."""
-        parts = []
+        """Of those that cannot be used, in words; empty if there are none."""
+        if not self.unusable:
+            return ""
+        return f"Left out: {counted(self.unusable)} that cannot be used. {self.first}"
+
+    def left_out_as_known(self) -> str:
+        """Of those that are known, in words; empty if none is."""
         if self.repeated:
-            parts.append(f"Left out: {counted(self.repeated)} that --without has.")
-        elif self.known:
-            parts.append(
-                "No text is left out by --without, which compares whole texts: sentences with "
-                "sentences, documents with documents."
-            )
-        if self.unusable:
-            parts.append(f"Left out: {counted(self.unusable)} that cannot be used. {self.first}")
-        return " ".join(parts)
+            return f"Left out: {counted(self.repeated)} that --without has."
+        if not self.known:
+            return ""
+        return (
+            "No text is left out by --without, which compares whole texts: sentences with "
+            "sentences, documents with documents."
+        )
 
 
 class TextReading(UsableTexts):
@@ -216,8 +219,15 @@ class TextReading(UsableTexts):
         finally:
             set_error_handler(self.nlp, before)
 
+    def nothing_left(self) -> str:
+        """Why there may be none to read."""
+        known = self.left_out_as_known() if self.repeated else ""
+        return f"{known} {self.left_out()}".strip()
+
     def report(self) -> None:
         """Say what was left out, and the labels of each component."""
+        if known := self.left_out_as_known():
+            msg.info(known)
         if left_out := self.left_out():
             msg.warn(left_out)
         for each in self.components:

@@ -211,7 +211,7 @@ def make_console_logger(
             elif scores and sys.exc_info()[1] is None:  # else spaCy has told of the error
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
                 problems = _problems(nlp, scores, given, steps - 1, gain)
-                for problem in (*problems, *_unlearned(nlp)):
+                for problem in (*problems, *_unlearned(nlp, steps - 1)):
                     print(msg.warn(problem), file=stdout)
 
         return log_step, finalize
@@ -305,16 +305,18 @@ def _problems(
     return found
 
 
-def _unlearned(nlp: Language) -> Iterator[str]:
+def _unlearned(nlp: Language, last_step: int) -> Iterator[str]:
     """Labels that a component has, of which it got no gold."""
     from spacy_nested_ner.evaluation.scores.remarks import some
 
     for name, pipe in nlp.pipeline:
         if missing := getattr(pipe, "unpractised", ()):
             yield (
-                f"'{name}': the training data have no entity with the labels {some(missing)}. "
-                "Texts without them teach the component that there are none. If it has learned "
-                "them before, see 'Continue training' in docs/guide/pipelines.md."
+                f"'{name}': in {last_step} steps it has learned from no entity with the labels "
+                f"{some(missing)}. The training data have none, or none that can be used, or the "
+                "training was shorter than a pass over them. Texts without such entities teach "
+                "that there are none: to keep what was known of them, see 'Continue training' in "
+                "docs/guide/pipelines.md."
             )
 
 

@@ -192,8 +192,7 @@ class NestedNER(SavedPipe):
         examples = list(get_examples())  # once: to read a corpus takes 2 ms a doc
         validate_examples(examples, f"{type(self).__name__}.initialize")
         self._warned.clear()  # of other data and weights
-        self._practised.clear()
-        self._standstill = 0
+        self._standstill, self._practised = 0, None
         sample = list(islice((eg for eg in examples if len(eg.reference)), 10))
         found = gold_keys(examples, self.key)
         for label in found.labels if labels is None else labels:
@@ -479,7 +478,8 @@ class NestedNER(SavedPipe):
         with self._named():
             feed_listeners(self.model, docs)
         gold = self._gold(examples, segments, draw=True)
-        self._practised.update(label for entities in gold for _, _, label in entities)
+        labels = {label for entities in gold for _, _, label in entities}
+        self._practised = labels | (self._practised or set())
         batch = HeadInput(docs, segments.rows, gold=gold)
         losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
         if self._continues:
@@ -491,9 +491,9 @@ class NestedNER(SavedPipe):
 
     @property
     def unpractised(self) -> List[str]:
-        """Labels without any gold in the updates since the pipe was made, which have been unlearned
-        if they were known; none before the first update with gold."""
-        if not self._practised:
+        """Labels without any gold in the updates since the pipe was initialised or loaded, which
+        have been unlearned if they were known; none before the first update."""
+        if self._practised is None:
             return []
         return [label for i, label in enumerate(self.labels) if i not in self._practised]
 

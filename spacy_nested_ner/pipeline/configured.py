@@ -47,7 +47,7 @@ class ConfiguredPipe(TrainablePipe):
         self.scorer = scorer
         self._options = system_of(model).options
         self._warned: Set[str] = set()
-        self._practised: Set[int] = set()  # labels with gold in the updates so far
+        self._practised: Optional[Set[int]] = None  # labels with gold in the updates so far
         self._taken: Dict[type, Taken] = {}
         self.cfg: Dict[str, Any] = {
             "labels": [],

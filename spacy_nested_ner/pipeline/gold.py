@@ -7,7 +7,7 @@ from itertools import pairwise, permutations
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 
 from spacy_nested_ner.model.types import GoldEntity
@@ -56,7 +56,10 @@ def keep_sure(doc: Doc, spans_key: str) -> None:
     group = doc.spans.get(spans_key, [])
     weights = weights_of(doc, spans_key)
     if weights is not None:
-        doc.spans[spans_key] = [span for span, w in zip(group, weights) if w >= SURE]
+        sure = weights >= SURE
+        spans = [span for span, is_sure in zip(group, sure) if is_sure]
+        attrs = {**group.attrs, WEIGHTS: weights[sure].tolist()}
+        doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
 def one_sided_labels(docs: Iterable[Doc], spans_key: str) -> List[str]:

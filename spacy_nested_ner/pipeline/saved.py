@@ -175,7 +175,7 @@ class SavedPipe(ConfiguredPipe):
         self._check_labels(f"the weights in {source}", remedy)
         for label in self.cfg["labels"]:
             self.vocab.strings.add(label)
-        self._continues = True
+        self._continues, self._practised = True, None
 
 
 REMEDY = "Copy the pipeline again, with cfg and model from the same training"

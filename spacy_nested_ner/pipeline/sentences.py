@@ -96,10 +96,10 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc], window: int) -> Dict[str
 
 
 def faded(seen: Dict[str, int]) -> Dict[str, int]:
-    """`seen` of an earlier training, as if it were of `EARLIER` texts at most: what is learned from
-    now decides how texts are read."""
+    """`seen` of an earlier training, whose pipe has been loaded, as if it were of `EARLIER` texts
+    or fewer: what is learned from now decides how texts are read."""
     texts = max(seen["texts"], EARLIER)
-    return {name: count * EARLIER // texts for name, count in seen.items()}
+    return {name: round(count * EARLIER / texts) for name, count in seen.items()}
 
 
 def usual_length(seen: Dict[str, int]) -> Optional[int]:

@@ -150,15 +150,21 @@ def test_inspect_knows_a_component_from_another_pipeline(data, tmp_path):
     nlp.get_pipe("theirs").cfg.update(window=2, stride=2)
     nlp.to_disk(tmp_path / "known")
     path = tmp_path / "mine.cfg"
-    block = "[components]\n\n[components.ner]\nsource = {}\ncomponent = {}\n".format
+    tagger = '[components.tagger]\nsource = "not_installed"\n\n'
+    block = f"[components]\n\n{tagger}[components.ner]\nsource = {{}}\ncomponent = {{}}\n".format
 
     def inspect(source: str, component: str, code: int = 0) -> str:
-        path.write_text(block(f'"{source}"', f'"{component}"'), encoding="utf8")
+        paths = f'[paths]\nbase = "{source}"\n\n'
+        path.write_text(paths + block("${paths.base}", f'"{component}"'), encoding="utf8")
         return " ".join(run("inspect", data, "--config", path, "--json", code=code).split())
 
-    report = json.loads(inspect((tmp_path / "known").as_posix(), "theirs"))
+    with pytest.warns(UserWarning, match=r"'tagger' has the source 'not_installed': no pipeline"):
+        report = json.loads(inspect((tmp_path / "known").as_posix(), "theirs"))
     assert {each["component"] for each in report["limits"]} == {"ner"}
     assert report["train"]["lost"] == {"across segments": 2}
+    warned = " ".join(report["warnings"])
+    assert "ner: it has labels that the training data lack, and would unlearn them: CELL" in warned
+    assert "ner: it lacks labels of the training data: protein. Add them with add_label" in warned
     assert "has the source" in inspect((tmp_path / "known").as_posix(), "other", code=1)
     assert "has the source 'nowhere'" in inspect("nowhere", "theirs", code=1)
 

@@ -87,7 +87,20 @@ def test_labels_without_gold_in_a_training_are_told_of(tmp_path) -> None:
     nlp.to_disk(tmp_path / "known")
     source = {"source": str(tmp_path / "known")}
     _, printed = trained(tmp_path, "locate_and_label_cnn", source=source, max_steps=6)
-    assert "'ner': the training data have no entity with the labels MONEY." in printed
+    assert "'ner': in 6 steps it has learned from no entity with the labels MONEY." in printed
+
+
+def test_a_training_without_entities_unlearns_all(tmp_path) -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 10)
+    examples = make_examples(nlp)
+    assert nlp.get_pipe("ner").unpractised == []
+    nlp.to_disk(tmp_path / "known")
+    known = spacy.load(tmp_path / "known")
+    assert known.get_pipe("ner").unpractised == []
+    for eg in examples:
+        eg.reference.spans["sc"] = []
+    known.update(examples, sgd=known.resume_training())
+    assert known.get_pipe("ner").unpractised == list(known.get_pipe("ner").labels)
 
 
 def test_max_epochs_end_training(tmp_path) -> None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import warnings
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, SpanGroup
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
 
-from spacy_nested_ner.evaluation.scores.entities import read_entities
+from spacy_nested_ner.evaluation.scores.entities import entity_table, read_entities
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     PASSES,
+    _tell_of_strange_labels,
     fit_thresholds,
     with_thresholds,
 )
+from spacy_nested_ner.evaluation.scores.thresholds import ThresholdChoice
 from tests.conftest import SMALL_CNN, make_example, make_examples, make_pipeline, train
 
 SYSTEMS: Dict[str, Dict[str, Any]] = {
@@ -104,16 +107,26 @@ def test_a_fitted_pipeline_is_saved_and_loaded(tmp_path) -> None:
     )  # as good as the best: it stays
 
 
-def test_labels_that_dev_lacks_are_told_of() -> None:
-    nlp = train(make_pipeline("locate_and_label_ner"), 60)
-    examples = make_examples(nlp)
+def test_labels_that_dev_lacks_are_told_of_if_they_raise_the_threshold() -> None:
+    vocab = spacy.blank("en").vocab
+    references = [Doc(vocab, words=["a", "b"]) for _ in range(30)]
+    for doc in references:
+        doc.spans["sc"] = [Span(doc, 0, 1, "A")]
+    # In characters without whitespace.
+    found = [{(0, 1, "A"): 0.9, (1, 2, "B"): 0.3}] * 30
+    table = entity_table(references, found, "sc", ents=False)
+    pipe = SimpleNamespace(name="ner", labels=["A", "B", "C"], cfg={"threshold": 0.2})
+
+    def tell(chosen: float) -> None:
+        _tell_of_strange_labels(pipe, table, ThresholdChoice(chosen, 1.0))
+
+    with pytest.warns(UserWarning, match=r"'ner': .* have no entity with the labels B, C\."):
+        tell(0.6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit_thresholds(nlp, examples * 3)
-    for eg in examples:
-        eg.reference.spans["sc"] = [s for s in eg.reference.spans["sc"] if s.label_ != "GPE"]
-    with pytest.warns(UserWarning, match=r"'ner': .* have no entity with the labels GPE\."):
-        fit_thresholds(nlp, examples * 3)
+        tell(0.2)  # it is kept
+        pipe.cfg["threshold"] = 0.4  # where there are none any more
+        tell(0.6)
 
 
 def test_new_weights_have_no_chosen_threshold() -> None:

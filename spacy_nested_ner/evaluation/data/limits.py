@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+import srsly
 from spacy.language import Language
-from spacy.util import load_model, registry
+from spacy.util import get_package_path, is_package, load_config, registry
+from thinc.api import Config
 
 from spacy_nested_ner.pipeline.factories import known_systems
 from spacy_nested_ner.settings import take
 from spacy_nested_ner.systems.base import Limit
+from spacy_nested_ner.warn import warn
 
 SPANCAT = ("spancat", "spancat_singlelabel")
 
@@ -25,12 +29,14 @@ class Component:
     """A component with all its settings.
 
     settings: of the factory. model: of its architecture, sub-models as they stand in the config.
+    labels: those of a component that is sourced from a trained pipeline, else None.
     """
 
     name: str
     factory: str
     settings: Mapping[str, Any]
     model: Mapping[str, Any]
+    labels: Optional[Sequence[str]] = None
 
 
 def default_components() -> List[Component]:
@@ -45,16 +51,22 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
     """
     blocks = config.get("components", {})
     known = (*known_systems(), *SPANCAT)
-    factories = (
-        (name, _with_source(name, block))
-        for name, block in (blocks if isinstance(blocks, Mapping) else {}).items()
-        if isinstance(block, Mapping)
-    )
-    found = [
-        _checked(_component(name, block["factory"], block))
-        for name, block in factories
-        if block.get("factory") in known
-    ]
+    found, problems = [], []
+    for name, block in (blocks if isinstance(blocks, Mapping) else {}).items():
+        if not isinstance(block, Mapping):
+            continue
+        try:
+            if "${" in str(block.get("source")):
+                block = Config(dict(config)).interpolate()["components"][name]
+            block = _with_source(name, block, known)
+        except ValueError as err:
+            problems.append(str(err))
+        if block.get("factory") in known:
+            found.append(_checked(_component(name, block["factory"], block)))
+    if problems and not found:
+        raise ValueError(" ".join(problems))
+    for problem in problems:
+        warn(f"{problem} It is left out.")
     if not found:
         raise ValueError(
             f"The config has none of the components {', '.join(known)}. Give the config of a "
@@ -63,30 +75,36 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
     return found
 
 
-def _with_source(name: str, block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The block of a component, from its pipeline if it is sourced from one, with the settings that
-    are saved there.
+def _with_source(name: str, block: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any]:
+    """The block of a component, from its pipeline if it is sourced from one, with the settings and
+    labels that are saved there. known: factories whose settings are of interest.
 
     RAISES (ValueError): If there is no such pipeline or component.
     """
     if "source" not in block or "factory" in block:
         return block
     source, theirs = str(block["source"]), str(block.get("component", name))
-    try:
-        nlp = load_model(source)
-        saved = getattr(nlp.get_pipe(theirs), "cfg", None) or {}
-        config: Dict[str, Any] = nlp.config.interpolate()["components"][theirs]
-    except (OSError, KeyError) as err:
-        raise ValueError(f"Component '{name}' has the source '{source}': {err}") from err
-    return {**config, **{key: value for key, value in saved.items() if key in config}}
+    folder = get_package_path(source) if is_package(source) else Path(source)
+    path = next(iter(sorted(folder.rglob("config.cfg"), key=lambda each: len(each.parts))), None)
+    if path is None:
+        raise ValueError(f"Component '{name}' has the source '{source}': no pipeline there.")
+    config = load_config(path, interpolate=True).get("components", {}).get(theirs)
+    if config is None:
+        raise ValueError(f"Component '{name}' has the source '{source}', without a '{theirs}'.")
+    saved = path.parent / theirs / "cfg"
+    if config.get("factory") not in known or not saved.is_file():
+        return dict(config)
+    cfg = srsly.read_json(saved)
+    return {**config, **{key: cfg[key] for key in cfg if key in (*config, "labels")}}
 
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
     defaults = dict(Language.get_factory_meta(factory).default_config or {})
     settings = {**defaults, **block}
+    labels = settings.pop("labels", None)
     if not _is_model(settings["model"]):
         raise ValueError(f"Component '{name}': its model must be a block with @architectures.")
-    return Component(name, factory, settings, _filled(settings["model"]))
+    return Component(name, factory, settings, _filled(settings["model"]), labels)
 
 
 def _checked(component: Component) -> Component:

@@ -154,9 +154,9 @@ def _fit(nlp: Language, pipe: Any, examples: List[Example], beta: float) -> Fit 
     if choice is None:
         unscored = bool(np.isnan(table.score[table.predicted]).any())
         return _fit_by_passes(nlp, pipe, examples, beta) if unscored else NOTHING_RIGHT
-    _tell_of_strange_labels(pipe, table)
     present = ThresholdChoice(old, f_at(table, old, beta))
     chosen = _unless_as_good(choice, present, tolerance(table))
+    _tell_of_strange_labels(pipe, table, chosen)
     return _fit_of(chosen, present, table, table, beta)
 
 
@@ -168,15 +168,17 @@ def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example], beta: floa
     choice = best_of(list(f), list(f.values()), same)
     if choice is None:
         return NOTHING_RIGHT
-    _tell_of_strange_labels(pipe, tables[old])
     present = ThresholdChoice(old, f[old])
     chosen = _unless_as_good(choice, present, same)
+    _tell_of_strange_labels(pipe, tables[old], chosen)
     return _fit_of(chosen, present, tables[chosen.threshold], tables[old], beta)
 
 
-def _tell_of_strange_labels(pipe: Any, table: EntityTable) -> None:
-    """Warn if many predictions have labels without gold: they count as wrong, so that a higher
-    threshold seems better."""
+def _tell_of_strange_labels(pipe: Any, table: EntityTable, chosen: ThresholdChoice) -> None:
+    """Warn of a higher threshold if many predictions have labels without gold: they count as wrong,
+    so that it seems better."""
+    if chosen.threshold <= pipe.cfg["threshold"]:
+        return
     has_gold = np.zeros(len(table.labels), dtype=bool)
     has_gold[table.label[table.gold]] = True
     least = pipe.cfg["threshold"]
