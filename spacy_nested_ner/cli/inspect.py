@@ -95,21 +95,23 @@ def inspect(
     if not any(eg.reference.spans.get(spans_key) for eg in train):
         docs = [eg.reference for eg in train]
         raise ValueError(f"{train_path}: {no_gold(docs, spans_key)}")
-    warnings = _keep_sure(train, train_path, spans_key, is_train=True)
+    warnings = read_as_one(train_path)
+    warnings += _keep_sure(train, train_path, spans_key, is_train=True)
     warnings += _other_labels(train, components, spans_key)
     found = inspect_split(train, spans_key)
     rows, found.lost = inspect_limits(train, components, spans_key)
     found.tokens = compare_tokens(nlp, (example.reference for example in train))
-    dev, of_dev = None, []
+    dev = None
+    of_dev: List[str] = []
     if dev_path is not None:
         examples = read_examples(nlp, dev_path)
-        of_dev = _keep_sure(examples, dev_path, spans_key, is_train=False)
-        of_dev = [*read_as_one(dev_path), *of_dev]
+        of_dev += read_as_one(dev_path)
+        of_dev += _keep_sure(examples, dev_path, spans_key, is_train=False)
         dev = inspect_split(examples, spans_key)
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
-    warnings = [*read_as_one(train_path), *warnings, *report["warnings"], *of_dev]
+    warnings += [*report["warnings"], *of_dev]
     data = {"train": str(train_path), "dev": dev_path and str(dev_path), "spans_key": spans_key}
     return {"data": data, **report, "warnings": warnings}
 

@@ -84,8 +84,11 @@ def _with_source(name: str, block: Mapping[str, Any], known: Sequence[str]) -> M
     if "source" not in block or "factory" in block:
         return block
     source, theirs = str(block["source"]), str(block.get("component", name))
-    folder = get_package_path(source) if is_package(source) else Path(source)
-    path = next(iter(sorted(folder.rglob("config.cfg"), key=lambda each: len(each.parts))), None)
+    if is_package(source):
+        found = get_package_path(source).glob("*/config.cfg")
+    else:
+        found = Path(source).glob("config.cfg")
+    path = next(found, None)
     if path is None:
         raise ValueError(f"Component '{name}' has the source '{source}': no pipeline there.")
     config = load_config(path, interpolate=True).get("components", {}).get(theirs)

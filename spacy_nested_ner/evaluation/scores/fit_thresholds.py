@@ -177,16 +177,14 @@ def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example], beta: floa
 def _tell_of_strange_labels(pipe: Any, table: EntityTable, chosen: ThresholdChoice) -> None:
     """Warn of a higher threshold if many predictions have labels without gold: they count as wrong,
     so that it seems better."""
-    if chosen.threshold <= pipe.cfg["threshold"]:
-        return
-    has_gold = np.zeros(len(table.labels), dtype=bool)
-    has_gold[table.label[table.gold]] = True
     least = pipe.cfg["threshold"]
-    predicted = table.label[table.predicted & ~(table.score < least)]
-    if int(table.gold.sum()) < FEW_ENTITIES or not len(predicted):
+    if chosen.threshold <= least or table.gold.sum() < FEW_ENTITIES:
         return
-    if (~has_gold[predicted]).mean() > MANY_STRANGE:
-        known = {label for label, has in zip(table.labels, has_gold) if has}
+    with_gold = np.unique(table.label[table.gold])
+    predicted = table.label[table.predicted & ~(table.score < least)]
+    strange = ~np.isin(predicted, with_gold)
+    if strange.sum() > MANY_STRANGE * len(predicted):
+        known = {table.labels[i] for i in with_gold}
         missing = some([label for label in pipe.labels if label not in known])
         warn(
             f"Component '{pipe.name}': the data that its threshold is chosen on have no entity "
