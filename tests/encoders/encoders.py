@@ -1,4 +1,4 @@
-"""Tiny pretrained encoders of both families, with tokenizers trained on a few texts."""
+"""Tiny encoders of both families, with tokenizers made for a few texts."""
 
 from pathlib import Path
 
@@ -15,11 +15,16 @@ TEXTS = [
     "a",
     "promoter of the interleukin 2 receptor alpha gene in human T cells and B cells today",
 ]
+SPECIAL_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LONGER_PIECES = ["cells", "expres", "gene", "hu", "man", "in", "re", "pr", "he", "io", "ct", "an"]
 
 
 def wordpiece_tokenizer():
-    tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=False)
-    tokenizer.train_from_iterator(TEXTS, vocab_size=90, min_frequency=1, show_progress=False)
+    # Not trained: the trainer breaks ties by chance, so each process would get other pieces.
+    pieces = [*SPECIAL_PIECES, *sorted(set("".join(TEXTS)) - {" "}), *LONGER_PIECES]
+    pieces += [f"##{piece}" for piece in pieces[len(SPECIAL_PIECES) :] if piece.isalpha()]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=False)
     plain = with_special_pieces(tokenizer, "[CLS]", "[SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
     return transformers.BertTokenizerFast(tokenizer_object=plain, model_max_length=512)
 
@@ -49,7 +54,7 @@ TOKENIZERS = {"bert": wordpiece_tokenizer, "roberta": byte_level_tokenizer}
 
 
 def save_encoder(path: Path, kind: str, **settings) -> str:
-    """A tiny encoder with random weights and a tokenizer trained on the texts above."""
+    """A tiny encoder with random weights and a tokenizer for the texts above."""
     tokenizer = TOKENIZERS[kind]()
     tokenizer.save_pretrained(path)
     values = {
