@@ -40,7 +40,10 @@ Systems = Annotated[List[str], typer.Option(help="Repeat for several")]
 Transformer = Annotated[
     Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
 ]
-MixedPrecision = Annotated[bool, typer.Option(help="Train the transformer in bfloat16")]
+MixedPrecision = Annotated[
+    bool,
+    typer.Option(help="Train the transformer in bfloat16; only for hardware that can multiply so"),
+]
 Adversarial = Annotated[
     Optional[float], typer.Option(help="Of the nested systems; the config's own without it")
 ]

@@ -98,12 +98,19 @@ def compare_cli(
         tuned_means,
         verdict,
     )
+    from spacy_nested_ner.comparison.trainings import Unfinished
 
+    failed: Optional[Unfinished] = None
     with failing("Cannot compare systems."):
         plan = Plan(
             train_path, dev_path, test_path, encoder, minutes, cpu_clock, spans_key, lang, gpu_id
         )
-        results = _results(_names(system), seed, output_path, plan)
+        try:
+            results = _results(_names(system), seed, output_path, plan)
+        except Unfinished as err:
+            failed, results = err, err.results
+            if not results:
+                raise
     typer.echo("")
     for table in filter(None, (each_training(results), over_seeds(results))):
         typer.echo(f"{table}\n")
@@ -111,6 +118,8 @@ def compare_cli(
     first = by_system(results)[next(iter(tuned_means(results)))][0]
     best = first["settings"]  # not the best seed: the test set would have chosen it
     typer.echo(str((output_path / f"{best['system']}_seed{best['seed']}" / "model").resolve()))
+    if failed:
+        msg.fail("Not all trainings succeeded.", str(failed), exits=1)
 
 
 def _names(systems: Optional[Sequence[str]]) -> List[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
@@ -65,6 +66,15 @@ class Trained(NamedTuple):
     fit: Fit
 
 
+class Unfinished(ChildProcessError):
+    """Trainings failed, which the message names. results: of the others."""
+
+    def __init__(self, problems: Sequence[str], results: List[Dict[str, Any]]):
+        again = "Finished trainings are kept: run the same command again to continue."
+        super().__init__(f"{' '.join(problems)} {again}")
+        self.results = results
+
+
 def train_each(
     tasks: Sequence[Task],
     one: Callable[[Task], Dict[str, Any]],
@@ -72,24 +82,34 @@ def train_each(
     **about: Any,
 ) -> List[Dict[str, Any]]:
     """The result of each task. Those that have none yet are trained, one after the other, each in a
-    process of its own that imports `one` by its name.
+    process of its own that imports `one` by its name. One that fails does not keep the next from
+    being trained.
 
     one: makes the result. say: takes a line for each task. about: what else the file tells.
 
-    Raises ValueError, before anything is trained, for a result of other settings;
-    ChildProcessError if a process dies.
+    Raises ValueError, before anything is trained, for a result of other settings; Unfinished, at
+    the end, if a training failed or its process died.
     """
     for task in tasks:
         _check_settings(task)
-    results = []
+    results, problems = [], []
     for task in tasks:
         if task.target.exists():
             say(f"{task.target}: done already")
         else:
             say(f"{task.target}: training")
-            found = {"settings": task.settings, **provenance(), **about, **_in_process(one, task)}
-            write_json(task.target, found)
+            try:
+                made = _in_process(one, task)
+            except Exception as err:
+                problems.append(f"{task.target}: {err}")
+                say(problems[-1])
+                if not isinstance(err, (ValueError, OSError)):  # whose words are enough
+                    say("".join(traceback.format_exception(err)))
+                continue
+            write_json(task.target, {"settings": task.settings, **provenance(), **about, **made})
         results.append(srsly.read_json(task.target))
+    if problems:
+        raise Unfinished(problems, results)
     return results
 
 
@@ -131,8 +151,7 @@ def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, 
             return pool.submit(one, task).result()
         except BrokenProcessPool as err:
             raise ChildProcessError(
-                f"{task.target}: the process of this training died, perhaps because memory ran "
-                "out. Finished trainings are kept: run the same command again to continue."
+                "the process of this training died, perhaps because memory ran out."
             ) from err
 
 

@@ -110,8 +110,9 @@ class FineTuning(Weights):
     """How a pretrained encoder learns. These settings can be set in `attrs` of a trained model.
 
     mixed_precision: matrix products in bfloat16 in training: faster on hardware that supports it
-        (GPUs, CPUs with avx512_bf16 or amx_bf16), slower elsewhere. null: on where a recent torch
-        finds such instructions, off elsewhere. Weights and predictions are always float32.
+        (GPUs, CPUs with avx512_bf16 or amx_bf16), up to ten times slower elsewhere. null: on where
+        a recent torch finds such instructions, off elsewhere. Weights and predictions are always
+        float32.
     frozen: the encoder does not learn and has no dropout.
     frozen_layers: number of lower layers that, with the embeddings below them, do not learn and
         have no dropout: less to compute in each step, and a text goes through them only once. Their

@@ -70,29 +70,48 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     assert "was made with other settings: minutes 0.02, cpu_clock True" in other
 
 
+def made_up(tasks: List[trainings.Task], f1: dict) -> List[dict]:
+    """Results with these F1 on test, by system and seed."""
+    training = {"steps": 2, "minutes": 1, "cpu_minutes": 1, "curve": [[0, 0.0]], "peak_mib": 1}
+    return [
+        {
+            "settings": task.settings,
+            "training": training,
+            "f1": 0.5,
+            "f1_tuned": f1[task.settings["system"]][task.settings["seed"]],
+            "threshold_tuned": 0.5,
+            "words_per_second": 9.0,
+        }
+        for task in tasks
+    ]
+
+
 def test_the_pipeline_is_one_of_the_system_that_is_named(corpus, tmp_path, monkeypatch) -> None:
     """The best in the mean of the seeds, though another has the best training."""
     f1 = {"locate_and_label_ner": (0.70, 0.72), "spancat": (0.60, 0.75)}
-
-    def train_each(tasks, *_, **__):
-        training = {"steps": 2, "minutes": 1, "cpu_minutes": 1, "curve": [[0, 0.0]], "peak_mib": 1}
-        return [
-            {
-                "settings": task.settings,
-                "training": training,
-                "f1": 0.5,
-                "f1_tuned": f1[task.settings["system"]][task.settings["seed"]],
-                "threshold_tuned": 0.5,
-                "words_per_second": 9.0,
-            }
-            for task in tasks
-        ]
-
-    monkeypatch.setattr(trainings, "train_each", train_each)
+    monkeypatch.setattr(trainings, "train_each", lambda tasks, *_, **__: made_up(tasks, f1))
     systems = ("--system", "spancat", "--system", "locate_and_label_ner")
     printed = run(corpus, tmp_path / "out", *systems, "--seed", 0, "--seed", 1)
     assert "Best: locate_and_label_ner, F1 71.0" in printed
     assert printed.endswith(str(tmp_path / "out" / "locate_and_label_ner_seed0" / "model"))
+
+
+def test_those_that_did_not_fail_are_compared(corpus, tmp_path, monkeypatch) -> None:
+    n_made = 1
+
+    def train_each(tasks, *_, **__):
+        results = made_up(tasks[:n_made], {"piqn_ner": (0.7,)})
+        raise trainings.Unfinished(["spancat_seed0.json: no memory."], results)
+
+    monkeypatch.setattr(trainings, "train_each", train_each)
+    arguments = (corpus, tmp_path / "out", "--system", "piqn_ner", "--system", "spancat")
+    printed = run(*arguments, code=1)
+    best, failed = printed.index("Best: piqn_ner, F1 70.0."), printed.index("Not all trainings")
+    assert best < printed.index("piqn_ner_seed0/model") < failed
+    assert "spancat_seed0.json: no memory. Finished trainings are kept" in printed[failed:]
+    n_made = 0
+    printed = run(*arguments, code=1)
+    assert "Cannot compare systems." in printed and "no memory." in printed
 
 
 @pytest.mark.parametrize("minutes", [0, "nan", "inf"])

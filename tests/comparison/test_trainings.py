@@ -7,7 +7,7 @@ import os
 import pytest
 import srsly
 
-from spacy_nested_ner.comparison.trainings import Task, train_each
+from spacy_nested_ner.comparison.trainings import Task, Unfinished, train_each
 
 
 def die(task: Task) -> dict:
@@ -18,6 +18,27 @@ def test_a_process_that_dies_is_named(tmp_path) -> None:
     with pytest.raises(ChildProcessError, match=r"a_seed0\.json: the process .* again to continue"):
         train_each([Task({}, tmp_path / "a_seed0.json")], die, print)
     assert list(tmp_path.iterdir()) == []
+
+
+def fail_but_for_seed_2(task: Task) -> dict:
+    seed = task.settings["seed"]
+    if seed < 2:
+        raise (ValueError, KeyError)[seed](f"no such {seed}")
+    return {"f1": 0.5}
+
+
+def test_those_that_fail_keep_no_other_from_being_trained(tmp_path) -> None:
+    names = [f"a_seed{seed}.json" for seed in range(3)]
+    tasks = [Task({"seed": seed}, tmp_path / name) for seed, name in enumerate(names)]
+    said: list = []
+    problem = r"^\S+a_seed0\.json: no such 0 \S+a_seed1\.json: 'no such 1' .* to continue"
+    with pytest.raises(Unfinished, match=problem) as caught:
+        train_each(tasks, fail_but_for_seed_2, said.append)
+    assert [found["settings"]["seed"] for found in caught.value.results] == [2]
+    assert [path.name for path in tmp_path.iterdir()] == names[2:]
+    # An error in the code, which has no words for users, is told with its place.
+    placed = [line for line in said if "in fail_but_for_seed_2" in line]
+    assert len(placed) == 1 and "KeyError: 'no such 1'" in placed[0]
 
 
 def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_path) -> None:

@@ -129,6 +129,21 @@ def test_mixed_precision_is_taken_where_the_hardware_has_it(directory, monkeypat
     assert set(seen[1:]) == {torch.float32}
 
 
+@pytest.mark.parametrize("has_it", [False, True])
+def test_mixed_precision_without_the_hardware_is_warned_of(
+    directory, monkeypatch, recwarn, has_it
+) -> None:
+    monkeypatch.setattr(shim, "has_bfloat16", lambda device: has_it)
+    make_model(directory)(make_docs(), is_train=True)
+    model = make_model(directory, mixed_precision=True)
+    model.predict(make_docs())
+    assert not len(recwarn)
+    model(make_docs(), is_train=True)
+    told = [str(warning.message) for warning in recwarn]
+    assert len(told) == (0 if has_it else 1)
+    assert all("its device (cpu) has no instructions for bfloat16" in each for each in told)
+
+
 def test_frozen_encoder_does_not_learn(directory) -> None:
     docs = make_docs()
     model = make_model(directory, frozen=True, mixed_precision=True)
