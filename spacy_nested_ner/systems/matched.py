@@ -51,11 +51,12 @@ class MatchedHead(Head):
         cost -= _at(self.probability(answers.left), starts)
         return cost - _at(self.probability(answers.right), ends)
 
-    def boundary_loss(self, answers: Answers, gold: Gold, target: Tensor, mask: Tensor) -> Loss:
+    def boundary_loss(self, answers: Answers, gold: Gold, target: Tensor) -> Loss:
         """-log P of both boundaries, over the answers that have an entity; for words that are
-        decided each by itself the binary cross-entropy of all of them.
+        decided each by itself the binary cross-entropy of all of them. Padding adds nothing: its
+        logits are very low.
 
-        target: `(B, K)` long, the entity of each answer, -1 for None. mask: `(B, N)` bool.
+        target: `(B, K)` long, the entity of each answer, -1 for None.
         """
         rows, chosen = torch.nonzero(target >= 0, as_tuple=True)
         if not len(rows):
@@ -68,8 +69,7 @@ class MatchedHead(Head):
                 loss = loss + F.cross_entropy(logits, word, reduction="sum")
             else:
                 goal = F.one_hot(word, logits.shape[-1]).to(logits.dtype)
-                words = F.binary_cross_entropy_with_logits(logits, goal, reduction="none")
-                loss = loss + (words * mask[rows]).sum()
+                loss = loss + F.binary_cross_entropy_with_logits(logits, goal, reduction="sum")
         return Loss(loss, float(len(rows)))
 
     def label_losses(

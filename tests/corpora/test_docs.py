@@ -164,3 +164,17 @@ def test_rules_find_sentences_of_words_behind_any_whitespace(nlp, blanks):
 def test_the_name_of_a_file_that_is_not_utf8_can_be_written():
     record = Record("caf\udce9", "train", "a", [])
     assert record.doc_id == "caf\\udce9" and Record("caf\u00e9", "", "a", []).doc_id == "caf\u00e9"
+
+
+def test_an_entity_inside_one_across_sentences_does_not_free_the_boundary() -> None:
+    text = "Bank of One. Two Group left. Bye."
+    spans = [(0, 22, "ORG"), (0, 4, "FAC"), (8, 11, "NUM")]
+    record = Record("d", "", text, spans, sentence_starts=[0, 13, 29])
+    assert [part.text for part in split_at_sentences(record)] == [text[:28], "Bye."]
+
+
+def test_sentences_without_a_blank_between_them() -> None:
+    text = "好。我来。"
+    record = Record("d", "", text, [], words=list(text), sentence_starts=[0, 2])
+    doc, _ = record_to_doc(record, spacy.blank("xx"))
+    assert [token.i for token in doc if token.is_sent_start] == [0, 2]

@@ -5,7 +5,9 @@ from typing import Any, List
 
 import numpy as np
 import pytest
+import spacy
 import torch
+from spacy.tokens import Doc
 from thinc.api import Adam
 from torch import Tensor
 
@@ -226,3 +228,12 @@ def test_layers_that_all_read_both_rest_together(directory, joint_layers) -> Non
     assert not read_in_training(model).requires_grad
     model.attrs["frozen_layers"] = 0
     assert read_in_training(model).requires_grad
+
+
+def test_words_that_are_cut_otherwise_are_another_text(bert) -> None:
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=words) for words in (["IL-2"], ["IL", "-", "2"])]
+    model = build_sorted_transformer(bert, frozen=True)
+    model.initialize()
+    for doc in docs:
+        assert len(model([doc], is_train=True)[0][0]) == len(doc)

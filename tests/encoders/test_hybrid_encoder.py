@@ -7,10 +7,11 @@ import spacy
 import torch
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.api import Adam, Model, set_dropout_rate, torch2xp
+from spacy.vectors import Vectors
+from thinc.api import Adam, Model, NumpyOps, set_dropout_rate, torch2xp
 
 from spacy_nested_ner.encoders.hybrid_encoder import build_hybrid_encoder, parts_shim
-from spacy_nested_ner.encoders.word_features import character_codes
+from spacy_nested_ner.encoders.word_features import character_codes, static_rows
 from spacy_nested_ner.layers.hybrid import END, UNKNOWN
 from spacy_nested_ner.model.head_model import head_parts
 from spacy_nested_ner.training.optimizer import AdamW
@@ -668,3 +669,21 @@ def tagged(example: Example) -> Example:
     for token, gold in zip(example.predicted, example.reference):
         token.tag_ = gold.tag_
     return example
+
+
+def test_a_word_without_a_vector_has_zeros() -> None:
+    vocab = spacy.blank("en").vocab
+    data = np.array([[1, 2, 3], [4, 5, 6]], dtype="f")
+    vocab.vectors = Vectors(strings=vocab.strings, data=data, keys=["T", "cells"])
+    doc = Doc(vocab, words=["T", "unknown", "cells"])
+    assert static_rows([doc], NumpyOps()).tolist() == [[1, 2, 3], [0, 0, 0], [4, 5, 6]]
+
+
+def test_features_have_only_their_own_dropout() -> None:
+    docs = make_docs()
+    model = make_model(docs, embed=True)
+    embed = model.layers[0]
+    set_dropout_rate(embed.layers[0], 0.0)
+    embed.attrs["dropout_rate"] = 0.99
+    found, _ = model(docs, is_train=True)
+    np.testing.assert_allclose(flat(found), flat(model.predict(docs)), atol=1e-6)

@@ -85,3 +85,12 @@ def test_every_piece_of_a_long_segment_is_chosen_once_and_words_are_whole(counts
             assert min(begin - ids[0], ids[-1] + 1 - end) == max(margins)
     expected = np.bincount(chosen_window, minlength=len(windows)) / total
     np.testing.assert_allclose(joint.shares, expected)
+
+
+def test_context_that_is_too_long_on_both_sides_is_cut_on_both() -> None:
+    assert fit_context(np.arange(41), 20, 21, 12, 10) == (15, 26)
+
+
+def test_the_last_window_is_as_full_as_the_others() -> None:
+    assert overlapping_windows(np.arange(26), 10) == [(0, 10), (5, 15), (10, 20), (15, 25)]
+    assert overlapping_windows(np.arange(24), 10) == [(0, 10), (5, 15), (10, 20), (13, 23)]

@@ -322,3 +322,15 @@ def test_a_package_requires_transformers_and_versions_that_fit(tiny_bert, tmp_pa
     data = make_examples(shared)
     shared.initialize(lambda: data)
     assert shared.meta["requirements"] == [expected]
+
+
+def test_more_pieces_than_the_encoder_has_positions(directory) -> None:
+    doc = Doc(spacy.blank("en").vocab, words=["a"] * 600)
+    assert make_model(directory).predict([doc])[0].shape == (600, WIDTH)
+
+
+def test_the_limit_of_the_tokenizer_counts(bert, tmp_path) -> None:
+    path = shutil.copytree(bert, tmp_path / "encoder")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path, model_max_length=128)
+    tokenizer.save_pretrained(path)
+    assert encoder_shim(make_model(str(path))).max_pieces == 128

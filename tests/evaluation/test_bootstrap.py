@@ -39,9 +39,12 @@ def test_sentences_of_a_text_are_drawn_together(tables):
     by_doc = unit_counts(tables[0])
     expected = np.stack([by_doc[0] + by_doc[2], by_doc[1], by_doc[3]])
     assert unit_counts(table_of(golds, found)).tolist() == expected.tolist()
-    for doc in golds:
-        doc.user_data["doc_id"] = "a"
-    assert unit_counts(table_of(golds, found)).tolist() == by_doc.tolist()
+    for same in ("a", ""):  # without a name each doc is a text of its own
+        for doc in golds:
+            doc.user_data["doc_id"] = same
+        table = table_of(golds, found)
+        assert unit_counts(table).tolist() == by_doc.tolist()
+        assert table.texts == (4 if same == "" else 1)
 
 
 def test_intervals_agree_with_scoring_every_sample(tables):

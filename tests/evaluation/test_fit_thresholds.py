@@ -15,6 +15,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
 
+from spacy_nested_ner.evaluation.scores import fit_thresholds as fitting
 from spacy_nested_ner.evaluation.scores.entities import entity_table, read_entities
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     PASSES,
@@ -22,6 +23,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     fit_thresholds,
     with_thresholds,
 )
+from spacy_nested_ner.evaluation.scores.own_thresholds import is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import ThresholdChoice
 from tests.conftest import SMALL_CNN, make_example, make_examples, make_pipeline, train
 
@@ -198,3 +200,24 @@ def test_two_components_with_one_key() -> None:
     nlp.get_pipe("last").initialize(lambda: make_examples(nlp), nlp=nlp)
     _, reasons = fit_thresholds(nlp, make_examples(nlp))
     assert reasons["ner"] == "'last' writes to its key 'sc' after it"
+
+
+def test_a_threshold_that_is_as_good_stays(half_trained, monkeypatch) -> None:
+    """One below `LOWEST`, too, at which the old F counts all that is found there."""
+    examples = make_examples(half_trained)
+    monkeypatch.setitem(half_trained.get_pipe("ner").cfg, "threshold", 0.01)
+    fit = fit_thresholds(half_trained, examples)[0]["ner"]
+    assert fit.old_f == pytest.approx(half_trained.evaluate(examples)["nested_f"])
+    for gain, stays in ((fit.f - fit.old_f, True), (fit.f - fit.old_f - 0.001, False)):
+        monkeypatch.setattr(fitting, "tolerance", lambda table, gain=gain: gain)
+        again = fit_thresholds(half_trained, examples)[0]["ner"]
+        assert (again.threshold == 0.01) == stays
+
+
+def test_a_span_ruler_on_the_same_key_hides_what_lower_thresholds_find() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("spancat", name="found", config={"spans_key": "sc"})
+    nlp.add_pipe("span_ruler", name="other", config={"spans_key": "rules"})
+    assert is_searchable(nlp, "found")
+    nlp.add_pipe("span_ruler", name="same", config={"spans_key": "sc"})
+    assert not is_searchable(nlp, "found")

@@ -188,8 +188,9 @@ def test_reading_entities():
 
 
 def test_scores_of_any_shape():
-    doubled = make_doc(WORDS, [(0, 1, "A"), (0, 1, "A")], [0.25, 0.75])
-    assert read_entities(doubled, "sc") == {(0, 5, "A"): 0.75}
+    for scores in ([0.25, 0.75], [0.75, 0.25]):
+        doubled = make_doc(WORDS, [(0, 1, "A"), (0, 1, "A")], scores)
+        assert read_entities(doubled, "sc") == {(0, 5, "A"): 0.75}
     column = make_doc(WORDS, [(0, 1, "A")])
     column.spans["sc"].attrs["scores"] = np.array([[0.5]])  # as spancat_singlelabel has them
     assert read_entities(column, "sc") == {(0, 5, "A"): 0.5}

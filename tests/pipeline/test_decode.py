@@ -150,3 +150,14 @@ def test_ents_never_overlap(found) -> None:
         tokens = [(s.doc, t) for s in choose_ents(found, policy) for t in range(s.start, s.end)]
         assert len(tokens) == len(set(tokens))
         assert bool(tokens) == bool(found)
+
+
+@pytest.mark.parametrize("overlap", ["flat", "no_crossing"])
+def test_neighbours_do_not_overlap(overlap) -> None:
+    neighbours = [Found(0, 2, A, 0.875), Found(2, 4, A, 0.75)]
+    assert select_spans(neighbours, overlap=overlap) == neighbours
+
+
+def test_of_two_spans_with_one_start_the_longer_one_is_first() -> None:
+    short, long = Found(0, 2, A, 0.875), Found(0, 4, A, 0.75)
+    assert select_spans([short, long]) == [long, short]

@@ -3,12 +3,12 @@ import pytest
 import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import fix_random_seed
 from spacy.vocab import Vocab
 
-from spacy_nested_ner.pipeline.gold import aligned_gold, gold_segments
+from spacy_nested_ner.pipeline.gold import aligned_gold, gold_segments, keep_sure
 from spacy_nested_ner.pipeline.segments import cut_segments
 from tests.conftest import make_examples, make_pipeline
 
@@ -184,3 +184,12 @@ def test_weights_stay_in_a_file_and_must_be_as_many_as_spans() -> None:
     assert doc.spans["sc"].attrs["weights"] == [1.0, 0.3, 0.0]
     with pytest.raises(ValueError, match="3 spans and 2 weights"):
         aligned_gold(weighted([1.0, 0.3]), "sc", draw=True)
+
+
+def test_what_a_teacher_gives_one_half_is_sure() -> None:
+    doc = Doc(VOCAB, words=list("abc"))
+    spans = [Span(doc, i, i + 1, label="X") for i in range(3)]
+    doc.spans["sc"] = SpanGroup(doc, name="sc", spans=spans, attrs={"weights": [0.49, 0.5, 0.9]})
+    keep_sure(doc, "sc")
+    assert [span.text for span in doc.spans["sc"]] == ["b", "c"]
+    assert doc.spans["sc"].attrs["weights"] == [0.5, 0.9]

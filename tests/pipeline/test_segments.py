@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 
-from spacy_nested_ner.pipeline.segments import cut_segments
+from spacy_nested_ner.model.types import ScoredSpans
+from spacy_nested_ner.pipeline.segments import cut_segments, own_spans
 from spacy_nested_ner.pipeline.settings import PipeSettings
 
 VOCAB = spacy.blank("en").vocab
@@ -58,3 +59,23 @@ def test_every_short_span_belongs_to_one_window_that_holds_it(n_words, window, d
             owners = [i for i, (low, high) in enumerate(core) if low <= middle < high]
             assert len(owners) == 1
             assert rows[owners[0], 1] <= start and end <= rows[owners[0], 2]
+
+
+def test_a_span_in_the_middle_of_an_overlap_is_of_one_window() -> None:
+    cut = cut_segments([make_doc(12)], window=8, stride=4)  # they meet at 6
+    for start, end in ((5, 7), (4, 8)):
+        places = ([0, 1], [0, 0], [start] * 2, [end] * 2, [0, 0])
+        both = ScoredSpans(*map(np.array, places), np.ones(2, dtype="f"))
+        assert own_spans(both, cut.core).segment.tolist() == [1]
+
+
+def test_a_text_without_sentences_is_cut_from_twice_the_usual_length_on() -> None:
+    doc = Doc(VOCAB, words=["w"] * 20)
+
+    def cut(doc: Doc, usual: int) -> list:
+        return cut_segments([doc], 40, 20, usual_length=usual).rows[:, 1:].tolist()
+
+    assert cut(doc, 10) == [[0, 20]]
+    assert cut(doc, 8) == [[0, 8], [4, 12], [8, 16], [12, 20]]
+    sentences = Doc(VOCAB, words=["a", ".", "b", "c"])
+    assert cut(sentences, 4) == [[0, 4]] and cut(sentences, 3) == [[0, 2], [2, 4]]

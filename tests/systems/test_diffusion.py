@@ -24,6 +24,7 @@ from spacy_nested_ner.systems.diffusion import process as diffusion_process
 from spacy_nested_ner.systems.diffusion.decoding import (
     Denoised,
     best_of_equal,
+    find_entities,
     score_by_label,
     score_by_sum,
 )
@@ -458,12 +459,12 @@ def test_a_span_whose_pointers_miss_learns_none() -> None:
 def test_losses_by_hand() -> None:
     head = make_head(1, boundary="sigmoid", none_weight=0.5)
     answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
-    target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
-    loss = head.boundary_loss(answers, gold, target, mask)
+    target = torch.tensor([[1, -1, 0]])
+    loss = head.boundary_loss(answers, gold, target)
     # Each matched span is right by logits of +-2 at both words, for each of the two sides.
     torch.testing.assert_close(loss.total / loss.terms, 4 * F.softplus(torch.tensor(-2.0)))
     head.boundary = "softmax"
-    loss = head.boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target)
     torch.testing.assert_close(loss.total / loss.terms, 2 * F.softplus(torch.tensor(-4.0)))
     matched = F.softplus(torch.tensor(-1.0))  # -log softmax([0, 1])[1]
     none = -torch.log(torch.tensor(0.5))
@@ -897,3 +898,33 @@ def test_wrong_options_are_refused() -> None:
         DiffusionOptions(eta=1.1)
     with pytest.raises(ValueError, match='found_in must be one of "every_step", "last_step"'):
         DiffusionOptions(found_in="no_step")
+
+
+def test_candidates_have_the_weight_of_the_setting() -> None:
+    batch = Batch(*random_batch())
+    losses = make_head(candidate_weight=0.25).losses(batch, Gold.from_lists(GOLD))
+    assert losses["candidate"].weight == 0.25
+
+
+@pytest.mark.parametrize(("score", "threshold"), [("sum", 0.75), ("label", 1.0)])
+def test_a_score_reaches_a_threshold_that_it_equals(score, threshold) -> None:
+    one, span = torch.ones(1, 1, dtype=torch.bool), torch.tensor([[[1, 2]]])
+    labels, total = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[0.75]])
+    step = Denoised(one, one.long(), span, span, one, labels, total)
+    options = DiffusionOptions(threshold=threshold, score=score)
+    assert len(find_entities([step], options, 4).score) == 1
+
+
+def test_the_sum_counts_both_boundaries(monkeypatch) -> None:
+    network = make_head(1, variant="paper").network
+    labels = torch.tensor([[[0.2, 0.8]]]).log()
+    monkeypatch.setattr(network, "classify", lambda *_: labels)
+    left, right = torch.tensor([[[0.9, 0.1]]]).logit(), torch.tensor([[[0.1, 0.4]]]).logit()
+    _, score = score_by_sum(network, None, torch.zeros(1, 1, 16), left, right)
+    torch.testing.assert_close(score, torch.tensor([[(0.8 + 0.9 + 0.4) / 3]]))
+
+
+def test_spans_start_in_the_middle_of_their_places() -> None:
+    process, length = make_process(), torch.tensor([[10]])
+    states = process.first_states(length, torch.ones(1, 5, dtype=torch.bool), 0)
+    assert process.to_spans(states, length).tolist() == [[[1, 1], [3, 5], [5, 9], [7, 7], [9, 9]]]

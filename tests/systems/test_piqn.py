@@ -1,6 +1,6 @@
 """PIQN: equations on numbers worked out apart from the code, and the paper's properties."""
 
-from typing import Any
+from typing import Any, List
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from head_samples import GOLD, PIQN_PAPER, PIQN_SMALL, from_config, options_of, random_batch
 
 from spacy_nested_ner.layers.pointer import AdditivePointer
-from spacy_nested_ner.systems.head import Gold, mean_losses
+from spacy_nested_ner.systems.head import Gold, Loss, Predictions, mean_losses
 from spacy_nested_ner.systems.matched import Answers, MatchedHead, within_reach
 from spacy_nested_ner.systems.piqn import SYSTEM
 from spacy_nested_ner.systems.piqn.head import (
@@ -17,7 +17,7 @@ from spacy_nested_ner.systems.piqn.head import (
     QueryClassifier,
     States,
 )
-from spacy_nested_ner.systems.piqn.settings import PIQNSettings
+from spacy_nested_ner.systems.piqn.settings import PIQNOptions, PIQNSettings
 
 
 def make_head(n_labels: int = 3, **settings: Any) -> PIQN:
@@ -87,10 +87,10 @@ def test_assignment_minimises_equation_8() -> None:
 def test_losses_are_equations_11_and_12() -> None:
     head = MatchedHead(boundary="sigmoid", none_weight=0.5)
     answers, gold = answers_by_hand(), Gold.from_lists([[(1, 1, 0), (0, 0, 0)]])
-    target, mask = torch.tensor([[1, -1, 0]]), torch.ones(1, 2, dtype=torch.bool)
+    target = torch.tensor([[1, -1, 0]])
     # Each assigned query is right by logits of +-2 at both words, for each of the two sides.
     expected = 4 * F.softplus(torch.tensor(-2.0))
-    loss = head.boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target)
     torch.testing.assert_close(loss.total / loss.terms, expected)
     assigned = F.softplus(torch.tensor(-1.0))  # -log softmax([0, 1])[1]
     none = -torch.log(torch.tensor(0.5))
@@ -103,9 +103,9 @@ def test_losses_are_equations_11_and_12() -> None:
 def test_softmax_boundary_loss_by_hand() -> None:
     head = MatchedHead(boundary="softmax", none_weight=0.5)
     answers, gold = answers_by_hand(), Gold.from_lists([[(0, 0, 0)]])
-    target, mask = torch.tensor([[0, -1, -1]]), torch.ones(1, 2, dtype=torch.bool)
+    target = torch.tensor([[0, -1, -1]])
     expected = 2 * F.softplus(torch.tensor(-4.0))
-    loss = head.boundary_loss(answers, gold, target, mask)
+    loss = head.boundary_loss(answers, gold, target)
     torch.testing.assert_close(loss.total / loss.terms, expected)
 
 
@@ -259,3 +259,66 @@ def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     assert len(shapes) == 145 and sum(v.numel() for v in head.state_dict().values()) == 112_410_632
     assert (head.boundary, head.none_weight, head.quantity) == ("sigmoid", None, 0.5)
     assert head.words.lstm.dropout.p == 0.5 and head.classifier.dropout.p == 0.1
+
+
+def test_a_one_way_block_reads_the_mean_of_content_and_position() -> None:
+    block = OneWayBlock(8, 2, 2, True, extra_attention=False).eval()
+    words, mask = torch.randn(1, 4, 8), torch.ones(1, 4, dtype=torch.bool)
+    queries, position = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
+    read: List[torch.Tensor] = []
+    block.query_key.register_forward_pre_hook(lambda _, args: read.append(args[0]))
+    block(words, queries, position, mask, None)
+    torch.testing.assert_close(read[0], torch.cat([words, (queries + position) / 2], dim=1))
+
+
+def test_score_and_thresholds_by_hand(monkeypatch) -> None:
+    head = make_head(1, query_source="learned", n_queries=1).eval()
+    answers = Answers(
+        left=torch.tensor([[[0.9, 0.1]]]).log(),
+        right=torch.tensor([[[0.3, 0.7]]]).log(),
+        labels=torch.tensor([[[0.2, 0.8]]]).log(),
+    )
+    monkeypatch.setattr(head, "answer", lambda *_: answers)
+
+    def found(**options: float) -> Predictions:
+        words, mask = torch.randn(1, 2, 10), torch.ones(1, 2, dtype=torch.bool)
+        return head(words, mask, options=PIQNOptions(**options))
+
+    (row,) = zip(*(column.tolist() for column in found(threshold=0.5)))
+    assert row[:-1] == (0, 0, 1, 0) and row[-1] == pytest.approx(0.9 * 0.7 * 0.8)
+    assert not len(found(threshold=0.51).score)
+    for name, least in (("boundary_threshold", 0.7), ("label_threshold", 0.8)):
+        assert len(found(threshold=0.5, **{name: least - 0.01}).score)
+        assert not len(found(threshold=0.5, **{name: least + 0.01}).score)
+
+
+def test_candidates_have_the_targets_of_the_last_block(monkeypatch) -> None:
+    head, (words, mask) = make_head(depth=2), random_batch()
+    assign, seen = head.assign, {}
+
+    def none_in_the_first(*args: Any) -> torch.Tensor:
+        seen["target"] = assign(*args)
+        seen["target"][: len(mask)] = -1
+        return seen["target"]
+
+    def classifier_loss(states, mask, pointed, gold, target, real) -> Loss:
+        seen["learned"] = target
+        return Loss(torch.zeros(()), 1.0)
+
+    monkeypatch.setattr(head, "assign", none_in_the_first)
+    monkeypatch.setattr(head, "classifier_loss", classifier_loss)
+    head(words, mask, gold=Gold.from_lists(GOLD))
+    assert (seen["learned"] >= 0).any()
+    assert torch.equal(seen["learned"], seen["target"][len(mask) :])
+
+
+def test_all_queries_inside_an_entity_are_as_near() -> None:
+    """The first is the better match; the second stands in the middle."""
+    head = make_head(1, assignment="one_to_one", match_anchor=10.0)
+    answers = Answers(
+        left=torch.zeros(1, 2, 5),
+        right=torch.zeros(1, 2, 5),
+        labels=torch.tensor([[[0.0, 1.1], [0.0, 1.0]]]),
+    )
+    real, gold = torch.ones(1, 2, dtype=torch.bool), Gold.from_lists([[(0, 4, 0)]])
+    assert head.assign(answers, gold, real, torch.tensor([[0, 2]])).tolist() == [[0, -1]]

@@ -400,3 +400,15 @@ def test_more_entities_than_proposals_warns_once_and_learns_from_the_rest() -> N
 def test_wrong_settings_are_refused(settings, problem) -> None:
     with pytest.raises(ValueError, match=problem):
         make_head(**settings)
+
+
+@torch.no_grad()
+def test_a_label_is_proposed_from_a_small_share_on() -> None:
+    head, (words, mask) = make_head(1), random_batch()
+    encoded, stages = head.refine(words, mask)
+    head.labels.output.weight.zero_()
+    head.labels.output.bias.zero_()
+    for share, is_proposed in ((0.05, True), (0.01, False)):
+        stages[-1].labels.zero_()
+        stages[-1].labels[..., 1] = torch.tensor(share).logit()
+        assert (head.decode(encoded, mask, stages[-1]).score > 0).any() == is_proposed

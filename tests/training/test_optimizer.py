@@ -563,3 +563,19 @@ def test_any_optimizer_is_told_what_the_head_is_and_the_end_of_a_step() -> None:
     nlp, optimizer = make_pipeline("piqn_ner"), Told()
     nlp.update(make_examples(nlp), sgd=optimizer)
     assert optimizer.told == ["piqn_head is a head", "parameter", "end of step"]
+
+
+def test_the_moments_follow_their_schedules() -> None:
+    """The gradient of the second step is the opposite; with a beta1 of 0.9 the first one weighs
+    more."""
+    moved = []
+    for beta1 in (0.0, iter([0.0, 0.9])):
+        optimizer = AdamW(0.1, beta1=beta1, weight_decay=0.0, grad_clip=0.0)
+        weights = numpy.zeros((1, 1), dtype="f")
+        for sign in (1, -1):
+            before = float(weights[0, 0])
+            optimizer((1, "W"), weights, numpy.full((1, 1), sign, dtype="f"))
+            optimizer.step_schedules()
+            moved.append(float(weights[0, 0]) - before)
+    assert moved[0] == pytest.approx(-0.1) == pytest.approx(moved[2])
+    assert moved[1] > 0 > moved[3]

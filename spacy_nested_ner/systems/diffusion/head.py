@@ -60,7 +60,7 @@ class Diffusion(MatchedHead):
             further["candidate"] = loss._replace(weight=self.settings.candidate_weight)
         if encoded.boundaries is not None:
             further["word"] = self.word_loss(encoded.boundaries, gold, batch.mask)
-        return {**self.matched_losses(answers, noisy, gold, batch.mask), **further}
+        return {**self.matched_losses(answers, noisy, gold), **further}
 
     def start(self, encoded: EncodedWords, gold: Gold) -> Tuple[NoisySpans, Tensor]:
         """Noisy spans and the random timestep `(B,)` of each sentence."""
@@ -92,7 +92,7 @@ class Diffusion(MatchedHead):
     # Matching -----------------------------------------------------------------------------------
 
     def matched_losses(
-        self, answers: List[Answers], noisy: NoisySpans, gold: Gold, mask: Tensor
+        self, answers: List[Answers], noisy: NoisySpans, gold: Gold
     ) -> Dict[str, Loss]:
         """Means over the answers of all layers, each matched with the gold entities on its own."""
         times = len(answers)
@@ -102,11 +102,11 @@ class Diffusion(MatchedHead):
             labels=torch.cat([a.labels for a in answers]),
         )
         spans = noisy.spans.repeat(times, 1, 1)
-        kinds, real, mask = (t.repeat(times, 1) for t in (noisy.kinds, noisy.real, mask))
+        kinds, real = (t.repeat(times, 1) for t in (noisy.kinds, noisy.real))
         gold = gold.repeat(times)
         target = self.match(joined, NoisySpans(spans, kinds, real), gold)
         return {
-            "boundary": self.boundary_loss(joined, gold, target, mask),
+            "boundary": self.boundary_loss(joined, gold, target),
             **self.label_losses(joined, gold, self.label_target(joined, gold, target), real),
         }
 

@@ -110,7 +110,7 @@ class PIQN(MatchedHead):
         real, stacked = queries.real.repeat(n_blocks, 1), gold.repeat(n_blocks)
         target = self.assign(answers, stacked, real, queries.anchors)
         losses = {
-            "boundary": self.boundary_loss(answers, stacked, target, mask),
+            "boundary": self.boundary_loss(answers, stacked, target),
             **self.label_losses(answers, stacked, target, real),
         }
         if self.candidates:

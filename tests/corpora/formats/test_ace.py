@@ -147,3 +147,16 @@ def test_a_mention_with_two_extents_is_refused(one_ace):
     path.write_text(text.replace(extent, extent * 2, 1), encoding="utf8")
     with pytest.raises(CorpusError, match=r"<entity_mention> with two extents"):
         list(get_reader("ace")(one_ace, ReadOptions()))
+
+
+def test_what_is_behind_the_text_is_left_out(tmp_path):
+    text = "<BODY><TEXT>\nBush spoke.\n</TEXT></BODY><ENDTIME>2000-10-01</ENDTIME>"
+    (tmp_path / "a.sgm").write_text(f"<DOC><DOCID>a</DOCID>{text}</DOC>", encoding="utf8")
+    (tmp_path / "a.apf.xml").write_text(
+        '<source_file><document DOCID="a"><entity TYPE="PER"><entity_mention><extent>'
+        '<charseq START="2" END="5">Bush</charseq></extent></entity_mention></entity></document>'
+        "</source_file>",
+        encoding="utf8",
+    )
+    (record,) = get_reader("ace")(tmp_path, ReadOptions())
+    assert record.text == "\nBush spoke.\n" and record.spans == [(1, 5, "PER")]

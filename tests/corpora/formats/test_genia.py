@@ -15,6 +15,7 @@ from spacy.training import Corpus
 from spacy_nested_ner.corpora import CorpusError, ReadOptions, get_reader
 from spacy_nested_ner.corpora.convert import convert_corpus
 from spacy_nested_ner.corpora.docs import record_to_doc
+from spacy_nested_ner.corpora.formats import genia
 from spacy_nested_ner.corpora.formats.genia import SPLIT_SIZES, read_genia
 from spacy_nested_ner.corpora.statistics import SplitStatistics
 
@@ -442,3 +443,9 @@ def test_encodings_of_one_byte(tmp_path):
 def test_terms_outside_of_sentences_are_refused(tmp_path):
     path = write(tmp_path, '<sentence>a</sentence><cons sem="G#cell_type">T cell</cons>')
     assert "<cons> outside of a <sentence>" in refused(path, tmp_path)
+
+
+def test_surplus_sentences_are_not_for_training(genia_sample, monkeypatch):
+    monkeypatch.setattr(genia, "SPLIT_SIZES", {"train": 2, "dev": 1, "test": 1})
+    splits = [record.split for record in read_genia(genia_sample, ReadOptions())]
+    assert len(splits) > 4 and splits == ["train", "train", "dev"] + ["test"] * (len(splits) - 3)
