@@ -160,9 +160,7 @@ def recipe_for(
     recipe.words = train["tokens"]
     if batches := fit_batches(config, train):
         recipe.reasons["Batches"] = batches
-    factories = tuple(get_system(name).factory for name in BEST_FIRST)
-    others = (warning for warning in report["warnings"] if not warning.startswith(factories))
-    recipe.warnings = [*lost, *too_long(longest, encoder), *others]
+    recipe.warnings = [*lost, *too_long(longest, encoder), *of_data(report)]
     recipe.batches = batches_of_a_pass(config)
     most = max(FEWEST_STEPS, MOST_PASSES * recipe.batches)
     recipe.set_steps(min(recipe.training["max_steps"], most))
@@ -196,6 +194,19 @@ def config_of(
     if factory == SPANCAT:  # its scores are called by the key
         config["training"]["score_weights"] = {f"spans_{spans_key}_f": 1.0}
     return config
+
+
+def of_data(report: Mapping[str, Any]) -> List[str]:
+    """The warnings of `inspect` that are of no single system."""
+    factories = tuple(get_system(name).factory for name in BEST_FIRST)
+    return [warning for warning in report["warnings"] if not warning.startswith(factories)]
+
+
+def too_long_for_ngrams(config: Mapping[str, Any], report: Mapping[str, Any]) -> int:
+    """How many gold entities are longer than the longest n-gram of a config of `SPANCAT`."""
+    most = config["components"][COMPONENT]["suggester"]["max_size"]
+    lengths = report["train"]["entities_by_length"]
+    return sum(count for words, count in lengths.items() if int(words) > most)
 
 
 def out_of_reach(factory: str, limits: List[Mapping[str, Any]]) -> int:

@@ -170,7 +170,7 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     report = inspect(train, dev, spans_key, lang)
     _recipe.check_learnable(report, lang)
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
-    for warning in _recipe.too_long(longest, encoder):
+    for warning in (*_recipe.too_long(longest, encoder), *_recipe.of_data(report)):
         msg.warn(warning)
     batches = ""
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
@@ -182,7 +182,11 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit
-        if lost := _recipe.out_of_reach(name, report["limits"]):
+        if name == _recipe.SPANCAT:
+            lost = _recipe.too_long_for_ngrams(config, report)
+        else:
+            lost = _recipe.out_of_reach(name, report["limits"])
+        if lost:
             msg.warn(f"{name} cannot find {lost} entities of the training data.")
         found[name] = config
     if batches:

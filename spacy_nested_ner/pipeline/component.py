@@ -1,6 +1,8 @@
 """The trainable pipe that all systems share."""
 
 import math
+from bisect import bisect_right
+from collections import Counter
 from functools import partial
 from itertools import islice
 from numbers import Integral
@@ -30,7 +32,6 @@ from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
 from spacy_nested_ner.encoders.listeners import listeners_in, unheard, upstream_models
 from spacy_nested_ner.encoders.pretrained import (
     is_int8,
-    is_pretrained,
     learns_too_fast,
     needs_transformers,
 )
@@ -81,6 +82,7 @@ from spacy_nested_ner.pipeline.sentences import (
     knows_whole_docs,
     knows_words_alone,
     remember,
+    rule_starts,
     set_sentences,
     usual_length,
 )
@@ -101,9 +103,18 @@ WHOLE_DOC = (
 
 CUT_DOC = (
     "it learned from whole docs and now reads them sentence by sentence, so that it misses "
-    "entities across sentence boundaries. Put it before the sentencizer, parser or senter, or name "
-    "that component in training.annotating_components and train again"
+    "entities across sentence boundaries. Put it before the sentencizer, parser or senter; or, if "
+    "no entity crosses a boundary, name that component in training.annotating_components and train "
+    "again"
 )
+
+ACROSS_SENTENCES = (
+    "{count} of {total} entities of the training data ({labels}) cross the end of a sentence. "
+    "Because most of its training docs are single sentences, it will read docs of more than "
+    "{usual} words without sentence boundaries sentence by sentence, where such entities cannot be "
+    "found. If your docs are longer, train on whole docs"
+)
+MANY_ACROSS = 0.02
 
 TOO_FAST = (
     "its pretrained encoder has a learning rate of {rate:g}, so high that it forgets what it "
@@ -215,7 +226,7 @@ class NestedNER(SavedPipe):
             self._warned.add("elsewhere")  # told already
         for problem in one_sided_labels((eg.reference for eg in examples), self.key):
             self._warn_once(problem, problem)
-        head_shim(self.model).fit(self._longest_entity(examples))
+        head_shim(self.model).fit(self._look_at_entities(examples))
         docs = self._annotated([eg.x for eg in sample], nlp)
         rows = self._segments_as_given(docs).rows
         self.cfg["learned_from"] = dict(NOTHING_SEEN)
@@ -239,21 +250,40 @@ class NestedNER(SavedPipe):
                 raise ValueError(self._says(missing_annotation(attr)))
         return docs
 
-    def _longest_entity(self, examples: Iterable[Example]) -> int:
-        """Words of the longest entity of the whole sample; counts, too, the gold spans that cannot
-        be learned from."""
+    def _look_at_entities(self, examples: List[Example]) -> int:
+        """Words of the longest entity of the whole sample. Warns of gold spans that cannot be
+        learned from, and of those that can, but not be found in docs that are split."""
         lost: Dict[str, int] = {}
         first: Dict[str, str] = {}
-        longest = 0
+        longest = total = 0
+        across: Counter[str] = Counter()
         for eg in examples:
-            placed = self._place([eg], self._segments_as_given([eg.predicted]).rows)
-            for entities in placed.entities:
-                longest = max([longest, *(last - first + 1 for first, last, _ in entities)])
+            rows, starts = self._segments_as_given([eg.predicted]).rows, rule_starts(eg.predicted)
+            placed = self._place([eg], rows)
+            for begin, entities in zip(rows[:, 1].tolist(), placed.entities):
+                total += len(entities)
+                for start, end, label in entities:
+                    longest = max(longest, end - start + 1)
+                    is_cut = bisect_right(starts, begin + start) < bisect_right(starts, begin + end)
+                    across[self.labels[label]] += is_cut
             for reason, count in placed.lost.items():
                 lost[reason] = lost.get(reason, 0) + count
             first = {**placed.first, **first}
         self._warn_lost(lost, first, "the training data")
+        if across.total() > MANY_ACROSS * total:
+            self._warn_across([eg.predicted for eg in examples], across, total)
         return longest
+
+    def _warn_across(self, docs: List[Doc], across: Counter[str], total: int) -> None:
+        settings = self._settings()
+        usual = usual_length(remember(NOTHING_SEEN, docs, settings.window))
+        if usual is None or not settings.split_sentences:
+            return
+        most = ", ".join(f"{label} {count}" for label, count in across.most_common(3) if count)
+        problem = ACROSS_SENTENCES.format(
+            count=across.total(), total=total, labels=most, usual=usual
+        )
+        self._warn_once("across", problem)
 
     def __call__(self, doc: Doc, *, batch_size: int = 1, **options: Any) -> Doc:
         """Apply the pipe to one doc. options: see `pipe`.
@@ -354,16 +384,14 @@ class NestedNER(SavedPipe):
         A pipe that learned from texts without tokens of whitespace is not given any: the vectors
         of these would be those of words it has never seen.
 
-        A pretrained encoder that learned from single sentences finds little in a text of many, too:
-        it gets each segment as a doc of its own, unless `split_sentences` is off. An encoder that
-        convolves looks at few words around a segment, and reads whole docs.
+        An encoder that learned from single sentences has never seen words around one: it gets each
+        segment as a doc of its own, unless `split_sentences` is off.
         """
         lengths = np.array([len(doc) for doc in docs])
         apart = (
             bool((rows[:, 2] - rows[:, 1] < lengths[rows[:, 0]]).any())
             and self._settings().split_sentences
             and knows_one_at_a_time(self.cfg["learned_from"])
-            and is_pretrained(self._reader())
             and reads_words_alone(self._reader())
         )
         return read_as(docs, rows, apart=apart, words_alone=self._leaves_out_whitespace(docs))

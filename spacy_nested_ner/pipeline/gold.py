@@ -29,8 +29,9 @@ LOST_REMEDY = {
     "its tokenizer and the annotation",
     "unknown label": "check their spelling, or add the labels at initialize or with add_label; a "
     "sourced component is not initialized: call add_label and save its pipeline before training",
-    "across segments": "they fit in no sentence or window; check the sentence boundaries or set a "
-    "larger window and a smaller stride",
+    "across segments": "they fit in no sentence or window; check the sentence boundaries. Where "
+    "none are set, entities of more than window - stride words (64 by default) need a larger "
+    "window of the component, and a stride of the window minus the longest entity",
 }
 
 # Characters of a text or a span in a message.

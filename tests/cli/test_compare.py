@@ -206,7 +206,9 @@ def test_long_docs_are_batched_by_words(tmp_path, tiny_bert, capsys) -> None:
     assert "The longest doc of the training data has" in capsys.readouterr().out
     found = _configs(["piqn_ner", "spancat"], replace(plan, encoder="cnn"))
     assert found["piqn_ner"]["training"]["batcher"]["size"] == 600
-    assert not capsys.readouterr().out
+    of_data = ("Label 'protein' has 2 entities", "1 sentences of dev (100.0 %)")
+    for line in capsys.readouterr().out.splitlines():  # nothing of long docs or batches
+        assert any(words in line for words in of_data)
 
 
 def test_what_cannot_be_compared(corpus, tmp_path) -> None:
@@ -221,3 +223,18 @@ def test_what_cannot_be_compared(corpus, tmp_path) -> None:
     DocBin(docs=[spacy.blank("en")("Nothing here.")]).to_disk(empty / "test.spacy")
     assert "test.spacy has no entities under spans key 'mine'" in run(empty, output, code=1)
     assert not output.exists()
+
+
+def test_what_the_data_lack_and_ngrams_miss_is_told(tmp_path, monkeypatch) -> None:
+    nlp = spacy.blank("en")
+    doc = nlp("The old man who sold the boats at the harbour left . " * 30)
+    doc.spans["sc"] = [doc[0:10], doc[0:3], doc[0:200]]
+    for span, label in zip(doc.spans["sc"], "ABC"):
+        span.label_ = label
+    for name in ("train", "dev", "test"):
+        DocBin(docs=[doc]).to_disk(tmp_path / f"{name}.spacy")
+    f1 = {"spancat": (0.5,)}
+    monkeypatch.setattr(trainings, "train_each", lambda tasks, *_, **__: made_up(tasks, f1))
+    printed = run(tmp_path, tmp_path / "out", "--system", "spancat", "--spans-key", "sc")
+    assert "spancat cannot find 2 entities of the training data." in printed
+    assert "1 entities of train cannot be used for training (across segments)" in printed

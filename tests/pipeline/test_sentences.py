@@ -120,6 +120,24 @@ def test_whole_documents_are_warned_about_once_where_they_are_not_split(learned,
     assert pipe.cfg["learned_from"] == fresh.cfg["learned_from"]
 
 
+def test_entities_across_sentences_are_warned_of_where_docs_will_be_split() -> None:
+    def joined(nlp: Language) -> List[Example]:
+        """Two of the thirty docs are two sentences that an entity spans."""
+        texts = [(f"{text} {text}", [(0, 17, "CLAIM")]) for text, _ in THIRTY[:2]]
+        return [make_example(nlp, *each) for each in (*texts, *THIRTY[2:])]
+
+    problem = r"2 of \d+ entities .* \(CLAIM 2\) cross the end of a sentence.* train on whole docs"
+    with pytest.warns(UserWarning, match=problem) as caught:
+        make_pipeline(examples=joined)
+    assert len(but_cupys(caught)) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=CUPY_WARNS)
+        make_pipeline(examples=joined, split_sentences=False)
+        make_pipeline(examples=single)
+        make_pipeline(examples=lambda nlp: joined(nlp)[:2])  # whole docs
+
+
 def test_boundaries_that_are_set_are_kept(learned) -> None:
     text, _ = THIRTY[0]
     words = text.split(" ") * 4

@@ -76,14 +76,14 @@ class LocateAndLabelOptions(Options):
     """Settings at run time. A score is the probability of the label after soft-NMS.
 
     filter_threshold: smallest probability with which a seed becomes a proposal; 0 lets all pass.
-        For values below 0.2, train with a larger `rejected_share`: few seeds with a lower
-        probability are used in training.
+        Where entities are of very different lengths, the filter undervalues the short ones, which
+        have fewer seeds.
     nms_iou: smallest IoU of spans that lower each other's scores.
     nms_decay: factor for the score of a span that overlaps a better one; 1 for no soft-NMS.
     """
 
     filter_threshold: float = setting(
-        0.3, least=0, most=1, source="configs/locate_and_label_paper.cfg"
+        0.02, least=0, most=1, source="configs/locate_and_label_paper.cfg"
     )
     nms_iou: float = setting(0.3, least=0, most=1, source="eq. 18; the paper has 0.7")
     nms_decay: float = setting(0.8, least=0, most=1, source="eq. 18; the paper has 0.9")
