@@ -26,6 +26,8 @@ FEW_SENTENCES = 500
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
+# Of the time of a training, to time so many steps; no fewer than these are timed.
+TIMING_SHARE, FEWEST_TIMED = 0.1, 4
 # A step of more words takes gigabytes on a transformer: these are counted instead of docs.
 LONG_STEP, WORDS_OF_STEP = 2_000, 1_000
 # Words of a doc, from which a step over it takes gigabytes; docs/benchmarks.md has figures.
@@ -87,7 +89,7 @@ class Recipe:
         Raises ValueError if the time is too short.
         """
         check_minutes(minutes)
-        step, doc, docs = measure(self.config, gpu_id)
+        step, doc, docs = measure(self.config, gpu_id, 60 * minutes * TIMING_SHARE)
         scored = self.training["eval_frequency"]["evaluations"] * PREDICTIONS * doc
         dev_docs = min(docs, max(1, int(60 * minutes * SCORING_SHARE / scored)))
         steps = int((60 * minutes - dev_docs * scored) / step)
@@ -370,8 +372,11 @@ def batches_of_a_pass(config: Config) -> int:
     return max(1, sum(1 for _ in training["batcher"](list(train(nlp)))))
 
 
-def measure(config: Config, gpu_id: int = -1) -> Tuple[float, float, int]:
-    """Seconds of a training step, seconds of predicting a doc of dev, and docs of dev."""
+def measure(config: Config, gpu_id: int = -1, most: float = math.inf) -> Tuple[float, float, int]:
+    """Seconds of a training step, seconds of predicting a doc of dev, and docs of dev.
+
+    most: seconds for steps; `FEWEST_TIMED` are taken in any case.
+    """
     import spacy
     from spacy.training.initialize import init_nlp
     from spacy.training.loop import create_train_batches, train_while_improving
@@ -394,13 +399,15 @@ def measure(config: Config, gpu_id: int = -1) -> Tuple[float, float, int]:
         annotating_components=[],
         before_update=None,
     )
-    times = [_seconds(lambda: next(steps)) for _ in range(TIMED_STEPS)]
+    times: List[float] = []
+    while len(times) < TIMED_STEPS and (len(times) < FEWEST_TIMED or sum(times) < most):
+        times.append(_seconds(lambda: next(steps)))
     docs = list(dev(nlp))
     sample = docs[:TIMED_DOCS]
     nlp.evaluate(sample[:1])  # what the first prediction makes is made once
     seconds = _seconds(lambda: nlp.evaluate(sample)) / len(sample)
     # The first steps are slower: memory is taken, products of each shape are compiled.
-    return statistics.mean(times[TIMED_STEPS // 2 :]), seconds, len(docs)
+    return statistics.mean(times[len(times) // 2 :]), seconds, len(docs)
 
 
 def _seconds(run: Callable[[], Any]) -> float:

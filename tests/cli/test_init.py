@@ -12,6 +12,7 @@ from spacy.util import load_config
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import _recipe, nested_ner_cli
+from spacy_nested_ner.pipeline.component import NestedNER
 from tests.conftest import make_examples
 
 
@@ -177,7 +178,8 @@ def test_minutes_that_are_few_are_for_speed(
     # So few sentences would be read more than 60 times.
     monkeypatch.setattr(_recipe, "MOST_PASSES", 1000)
 
-    def measured(config, gpu_id):
+    def measured(config, gpu_id, most):
+        assert most == 6 * minutes  # seconds: a tenth of the training
         return 0.5 + 0.5 * config["components"]["ner"]["adversarial"], 0.0001, 4
 
     monkeypatch.setattr(_recipe, "measure", measured)
@@ -214,6 +216,20 @@ def test_the_time_of_steps_and_docs_is_measured(corpus) -> None:
     recipe = _recipe.recipe_for(corpus / "train.spacy", corpus / "dev.spacy", "cnn", "sc", "en")
     step, doc, docs = _recipe.measure(recipe.config)
     assert 0.001 < step < 60 and 0 < doc < step and docs == 4
+
+
+@pytest.mark.parametrize(("most", "steps"), [(0.0, 4), (1000.0, 16)])
+def test_steps_that_take_long_are_few(corpus, monkeypatch, most, steps) -> None:
+    recipe = _recipe.recipe_for(corpus / "train.spacy", corpus / "dev.spacy", "cnn", "sc", "en")
+    update, batches = NestedNER.update, []
+
+    def counted(self, examples, **settings):
+        batches.append(len(examples))
+        return update(self, examples, **settings)
+
+    monkeypatch.setattr(NestedNER, "update", counted)
+    _recipe.measure(recipe.config, -1, most)
+    assert len(batches) == steps
 
 
 @pytest.mark.parametrize(
