@@ -91,7 +91,7 @@ def inspect(
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
 
     nlp, components = _pipeline(config_path, lang)
-    train = read_examples(nlp, train_path)
+    train = _examples(nlp, train_path)
     if not any(eg.reference.spans.get(spans_key) for eg in train):
         docs = [eg.reference for eg in train]
         raise ValueError(f"{train_path}: {no_gold(docs, spans_key)}")
@@ -104,7 +104,7 @@ def inspect(
     dev = None
     of_dev: List[str] = []
     if dev_path is not None:
-        examples = read_examples(nlp, dev_path)
+        examples = _examples(nlp, dev_path)
         of_dev += read_as_one(dev_path)
         of_dev += _keep_sure(examples, dev_path, spans_key, is_train=False)
         dev = inspect_split(examples, spans_key)
@@ -159,8 +159,17 @@ def _keep_sure(examples: "List[Example]", path: Path, spans_key: str, is_train: 
     return [f"{warnings[0]} Those with a weight from {SURE} on are counted.", *warnings[1:]]
 
 
+def _examples(nlp: "Language", path: Path) -> "List[Example]":
+    """Of a file, with the sentence boundaries that the pipeline sets in training."""
+    examples = read_examples(nlp, path)
+    for _ in nlp.pipe(eg.predicted for eg in examples if nlp.pipeline):
+        pass
+    return examples
+
+
 def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[Component]]":
-    """The tokenizer and the components to check the data against."""
+    """The tokenizer, with a sentencizer if the config has one that annotates in training, and the
+    components to check the data against."""
     from catalogue import RegistryError
     from spacy.util import load_config
 
@@ -178,9 +187,14 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
     settings = config.get("nlp", {})
     tokenizer = {"nlp": {"tokenizer": settings["tokenizer"]}} if "tokenizer" in settings else {}
     try:
-        return blank_pipeline(settings.get("lang") or lang, tokenizer), components
+        nlp = blank_pipeline(settings.get("lang") or lang, tokenizer)
     except (ValueError, RegistryError) as err:
         raise ValueError(f"{config_path}: the tokenizer cannot be created: {err}") from err
+    for name in config.get("training", {}).get("annotating_components", []):
+        block = dict(config["components"].get(name, {}))
+        if block.pop("factory", None) == "sentencizer":  # others are trained
+            nlp.add_pipe("sentencizer", name=name, config=block)
+    return nlp, components
 
 
 def print_report(report: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin, Span
+from spacy.util import load_config
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
@@ -230,3 +231,18 @@ def test_labels_that_only_look_like_numbers(tmp_path):
     doc.spans["sc"] = [Span(doc, 0, 1, "\u00b2"), Span(doc, 0, 2, "\u2460")]
     DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
     assert "\u2460" in run("inspect", tmp_path / "train.spacy")
+
+
+@pytest.mark.parametrize("annotating", [True, False])
+def test_a_sentencizer_that_annotates_in_training_sets_boundaries(tmp_path, annotating):
+    doc = spacy.blank("en")("He left. She stayed.")
+    doc.spans["sc"] = [Span(doc, 0, 2, "A"), Span(doc, 0, 6, "B")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
+    config = load_config(CONFIG)
+    config["nlp"]["pipeline"] = ["cutter", "ner"]
+    config["components"]["cutter"] = {"factory": "sentencizer", "punct_chars": ["."]}
+    config["training"]["annotating_components"] = ["cutter"] if annotating else []
+    config.to_disk(tmp_path / "own.cfg")
+    printed = run("inspect", tmp_path / "train.spacy", "--config", tmp_path / "own.cfg", "--json")
+    lost = json.loads(printed)["train"]["lost"]
+    assert lost == ({"across segments": 1} if annotating else {})
