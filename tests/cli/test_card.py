@@ -9,6 +9,8 @@ from spacy.cli.package import package
 from spacy.tokens import DocBin
 
 from spacy_nested_ner.evaluation.scores import card
+from spacy_nested_ner.evaluation.scores.card import in_steps
+from spacy_nested_ner.evaluation.scores.metrics import PRF
 from tests.cli.commands import run
 from tests.conftest import make_examples, make_pipeline, train
 
@@ -167,3 +169,11 @@ def test_what_is_wrong_is_named_and_nothing_is_written(folder):
     srsly.write_json(folder / "two.json", two)
     assert "scores of 2 pipelines" in run("card", model, folder / "two.json", code=1)
     assert (model / "meta.json").read_bytes() == before
+
+
+def test_lengths_come_in_ranges() -> None:
+    names = ("1", "2", "5", "9", "10", "19", "20-49", "50-99", "200+", "20+")  # the last: older
+    joined = in_steps({name: PRF(1, 2, 3).to_dict() for name in names})
+    counts = {name: each["gold"] for name, each in joined.items()}
+    longer = {"20-49": 3, "50-99": 3, "200+": 3, "20+": 3}
+    assert counts == {"1-2": 6, "3-5": 3, "6-9": 3, "10-19": 6, **longer}

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib")
 def test_f1_by_length(tmp_path):
     systems = {
         "one": {"1": PRF(1, 2, 2), "3": PRF(1, 1, 1)},
-        "two": {"1": PRF(2, 2, 2), "20+": PRF(0, 1, 0)},
+        "two": {"1": PRF(2, 2, 2), "200+": PRF(0, 1, 0)},
     }
     figure = plot_lengths(systems)
     scores, counts = figure.axes

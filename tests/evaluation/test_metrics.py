@@ -123,7 +123,9 @@ def test_undefined_scores():
 
 
 def test_groups_of_numbers():
-    assert [length_group(n) for n in (1, 19, 20, 300)] == ["1", "19", "20+", "20+"]
+    lengths = [length_group(n) for n in (1, 19, 20, 49, 50, 99, 100, 199, 200, 300)]
+    longer = ["20-49", "50-99", "100-199", "200+"]
+    assert lengths == ["1", "19", *(name for name in longer for _ in range(2))]
     groups = [crowd_group(n) for n in (0, 4, 5, 9, 10, 19, 20, 99)]
     assert groups == ["0", "4", "5-9", "5-9", "10-19", "10-19", "20+", "20+"]
 

@@ -6,7 +6,7 @@ from typing import Any, Mapping
 
 import numpy as np
 
-from spacy_nested_ner.evaluation.scores.entities import LONGEST
+from spacy_nested_ner.evaluation.scores.entities import LENGTHS, length_group
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.systems.drawing import new_figure, plain, whole_numbers
 
@@ -16,7 +16,7 @@ def plot_lengths(systems: Mapping[str, Mapping[str, PRF]]) -> Any:
     figure, (axes, counts) = new_figure(
         8, 5, nrows=2, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
     )
-    names = [*map(str, range(1, LONGEST)), f"{LONGEST}+"]
+    names = [*map(length_group, LENGTHS)]
     used = [name for name in names if any(name in groups for groups in systems.values())]
     used = names[: names.index(used[-1]) + 1] if used else []
     for (system, groups), marker in zip(systems.items(), "osD^vPX*<>" * len(systems)):

@@ -151,11 +151,11 @@ def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str
 
 
 def in_steps(by_length: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Any]]:
-    """Scores by single lengths, as `evaluate` has them, joined to those of a few ranges."""
+    """Scores by length, as `evaluate` has them: those of single lengths joined to a few ranges."""
     found: Dict[str, List[Mapping[str, Any]]] = {}
     for length, scores in by_length.items():
-        words = int(length.rstrip("+"))
-        name = next((f"{a}-{b}" for a, b in LENGTHS if words <= b), f"{LENGTHS[-1][1] + 1}+")
+        words = int(length.partition("-")[0].rstrip("+"))
+        name = next((f"{a}-{b}" for a, b in LENGTHS if words <= b), length)
         found.setdefault(name, []).append(scores)
     return {name: _joined(each) for name, each in found.items()}
 

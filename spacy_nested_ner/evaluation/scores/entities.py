@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from spacy_nested_ner.corpora.statistics import nesting
 from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
 from spacy_nested_ner.pipeline.tokens import is_space
 
-LONGEST = 20
+# Where groups of words in an entity, and of entities in a sentence, begin.
+LENGTHS = (*range(1, 21), 50, 100, 200)
 CROWDS = (0, 1, 2, 3, 4, 5, 10, 20)
 
 
@@ -266,13 +267,18 @@ class GoldOrder:
 
 
 def length_group(length: int) -> str:
-    """Rows of the table of Locate and Label (table 2): 1 to 19 words, and 20 or more."""
-    return str(length) if length < LONGEST else f"{LONGEST}+"
+    """1 to 19 words as in the table of Locate and Label (table 2), 20-49, 50-99, 100-199, 200+."""
+    return _group(length, LENGTHS)
 
 
 def crowd_group(crowd: int) -> str:
     """0, 1, 2, 3, 4, 5-9, 10-19, 20+ entities."""
-    for low, high in pairwise(CROWDS):
-        if low <= crowd < high:
-            return str(low) if high == low + 1 else f"{low}-{high - 1}"
-    return f"{CROWDS[-1]}+"
+    return _group(crowd, CROWDS)
+
+
+def _group(value: int, begins: Sequence[int]) -> str:
+    last = bisect_right(begins, value) - 1
+    if last == len(begins) - 1:
+        return f"{begins[last]}+"
+    low, high = begins[last], begins[last + 1] - 1
+    return str(low) if low == high else f"{low}-{high}"
