@@ -204,11 +204,18 @@ def of_data(report: Mapping[str, Any]) -> List[str]:
     return [warning for warning in report["warnings"] if not warning.startswith(factories)]
 
 
-def too_long_for_ngrams(config: Mapping[str, Any], report: Mapping[str, Any]) -> int:
-    """How many gold entities are longer than the longest n-gram of a config of `SPANCAT`."""
-    most = config["components"][COMPONENT]["suggester"]["max_size"]
-    lengths = report["train"]["entities_by_length"]
-    return sum(count for words, count in lengths.items() if int(words) > most)
+def not_suggested(config: Mapping[str, Any], report: Mapping[str, Any]) -> int:
+    """How many gold entities have a length that a config of `SPANCAT` does not suggest."""
+    from spacy_nested_ner.evaluation.data.limits import config_components, limits
+
+    (component,) = config_components(config)
+    counts = report["train"]["entities_by_length"].items()
+    return sum(
+        count
+        for limit in limits(component)
+        for words, count in counts
+        if limit.lengths is not None and not limit.lengths(int(words))
+    )
 
 
 def out_of_reach(factory: str, limits: List[Mapping[str, Any]]) -> int:

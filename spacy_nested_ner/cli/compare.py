@@ -183,7 +183,7 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit
         if name == _recipe.SPANCAT:
-            lost = _recipe.too_long_for_ngrams(config, report)
+            lost = _recipe.not_suggested(config, report)
         else:
             lost = _recipe.out_of_reach(name, report["limits"])
         if lost:

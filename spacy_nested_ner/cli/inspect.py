@@ -162,7 +162,7 @@ def _keep_sure(examples: "List[Example]", path: Path, spans_key: str, is_train: 
 def _examples(nlp: "Language", path: Path) -> "List[Example]":
     """Of a file, with the sentence boundaries that the pipeline sets in training."""
     examples = read_examples(nlp, path)
-    for _ in nlp.pipe(eg.predicted for eg in examples if nlp.pipeline):
+    for _ in nlp.pipe(eg.predicted for eg in examples):
         pass
     return examples
 

@@ -100,7 +100,7 @@ def train_each(
             say(f"{task.target}: training")
             try:
                 made = _in_process(one, task)
-            except Exception as err:
+            except Exception as err:  # whatever it is: the others have nothing to do with it
                 problems.append(f"{task.target}: {err}")
                 say(problems[-1])
                 if not isinstance(err, (ValueError, OSError)):  # whose words are enough

@@ -1,7 +1,6 @@
 """The trainable pipe that all systems share."""
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from functools import partial
 from itertools import islice
@@ -78,6 +77,7 @@ from spacy_nested_ner.pipeline.segments import (
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
     faded,
+    is_cut,
     knows_one_at_a_time,
     knows_whole_docs,
     knows_words_alone,
@@ -264,8 +264,8 @@ class NestedNER(SavedPipe):
                 total += len(entities)
                 for start, end, label in entities:
                     longest = max(longest, end - start + 1)
-                    is_cut = bisect_right(starts, begin + start) < bisect_right(starts, begin + end)
-                    across[self.labels[label]] += is_cut
+                    if is_cut(starts, begin + start, begin + end + 1):
+                        across[self.labels[label]] += 1
             for reason, count in placed.lost.items():
                 lost[reason] = lost.get(reason, 0) + count
             first = {**placed.first, **first}
@@ -279,7 +279,7 @@ class NestedNER(SavedPipe):
         usual = usual_length(remember(NOTHING_SEEN, docs, settings.window))
         if usual is None or not settings.split_sentences:
             return
-        most = ", ".join(f"{label} {count}" for label, count in across.most_common(3) if count)
+        most = ", ".join(f"{label} {count}" for label, count in across.most_common(3))
         problem = ACROSS_SENTENCES.format(
             count=across.total(), total=total, labels=most, usual=usual
         )

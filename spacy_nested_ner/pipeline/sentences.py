@@ -75,6 +75,12 @@ def between(starts: List[int], end: int) -> List[Tuple[int, int]]:
     return list(zip(starts, [*starts[1:], end]))
 
 
+def is_cut(starts: List[int], start: int, end: int) -> bool:
+    """Whether a sentence begins inside these tokens, behind the first one. starts: see
+    `rule_starts`."""
+    return bisect_right(starts, start) < bisect_left(starts, end)
+
+
 def remember(seen: Dict[str, int], docs: Iterable[Doc], window: int) -> Dict[str, int]:
     """`seen`, which begins as `NOTHING_SEEN`, with the texts of these docs.
 
@@ -87,8 +93,7 @@ def remember(seen: Dict[str, int], docs: Iterable[Doc], window: int) -> Dict[str
         seen["alone"] += len(texts) == 1
         for start, end in texts:
             seen["texts"] += 1
-            is_one = bisect_right(by_rule, start) == bisect_left(by_rule, end)
-            seen["single"] += is_one and end - start <= window
+            seen["single"] += not is_cut(by_rule, start, end) and end - start <= window
             seen["spaced"] += bool(spaces[start:end].any())
             seen["words"] += end - start
             seen["squared_words"] += (end - start) ** 2

@@ -19,7 +19,7 @@ from spacy_nested_ner.evaluation.scores.remarks import some
 
 # What a file about the data may set in meta.json; its notes come after the scores.
 FIELDS = ("description", "author", "email", "url", "license", "sources", "notes")
-LENGTHS = ((1, 2), (3, 5), (6, 9), (10, 19))
+RANGES = ((1, 2), (3, 5), (6, 9), (10, 19))
 GROUPS = (
     ("By label", "label", "by_label"),
     ("By depth", "depth (1: outermost)", "by_depth"),
@@ -155,7 +155,7 @@ def in_steps(by_length: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, 
     found: Dict[str, List[Mapping[str, Any]]] = {}
     for length, scores in by_length.items():
         words = int(length.partition("-")[0].rstrip("+"))
-        name = next((f"{a}-{b}" for a, b in LENGTHS if words <= b), length)
+        name = next((f"{a}-{b}" for a, b in RANGES if words <= b), length)
         found.setdefault(name, []).append(scores)
     return {name: _joined(each) for name, each in found.items()}
 
