@@ -20,19 +20,26 @@ from typing import (
     NamedTuple,
     Optional,
     Protocol,
+    Sequence,
     TextIO,
     Tuple,
     Union,
 )
 
-from spacy_nested_ner.corpora.errors import Problems
-from spacy_nested_ner.corpora.spans import CharSpan, Dropped, WordSpan, clean_spans
+from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.spans import CharSpan, Dropped, WordSpan, check_span, clean_spans
 from spacy_nested_ner.files import as_written
 
 SPLITS = ("train", "dev", "test")
 TOKENS = ("published", "spacy", "character", "cut")
 GROUPS = ("sentence", "article")
 SENTENCES = ("corpus", "lines", "rules")
+NOT_ANNOTATED = ("not annotated", "")
+"""Why an item is left out, see `Dropped`."""
+NOT_ANNOTATED_REMEDY = (
+    "An item with only the fields that `nested-ner pick` writes counts as not annotated: if it is, "
+    "give it another one, such as an id."
+)
 
 _logger = logging.getLogger("spacy_nested_ner")
 
@@ -121,7 +128,12 @@ def text_record(
     dropped: Optional[Dropped] = None,
 ) -> Record:
     """A record of a text whose words and sentences nobody knows. dropped: what was left out
-    before."""
+    before.
+
+    Raises CorpusError for a span that is none of the text, see `check_span`.
+    """
+    spans = list(spans)
+    _check_spans(spans, len(text), doc_id)
     kept, cleaned = clean_spans(text, spans, options.one_label)
     all_dropped = Dropped(dropped)
     all_dropped.update(cleaned)
@@ -138,7 +150,11 @@ def words_record(
     """A record of one sentence from its words and entities.
 
     The words are joined by blanks; with character tokens only where two Latin words meet.
+
+    Raises CorpusError for a span that is none of the words, see `check_span`.
     """
+    spans = list(spans)
+    _check_spans(spans, len(words), doc_id)
     separators = [" "] * len(words)
     if options.tokens == "character":
         separators = [_between(*pair) for pair in zip(words, [*words[1:], ""])]
@@ -153,6 +169,14 @@ def words_record(
     kept, dropped = clean_spans(text, places, options.one_label)
     has_text = options.tokens == "character"
     return Record(doc_id, split, text, kept, words, dropped=dropped, has_text=has_text)
+
+
+def _check_spans(spans: Sequence[CharSpan | WordSpan], length: int, doc_id: str) -> None:
+    for start, end, label in spans:
+        try:
+            check_span(start, end, label, length)
+        except ValueError as err:
+            raise CorpusError(str(err), doc_id) from err
 
 
 def _between(word: str, following: str) -> str:
@@ -179,7 +203,8 @@ def with_omissions(items: Iterable[Union[Record, Dropped]]) -> Iterator[Record]:
         yield held
     elif pending:
         reasons = ", ".join(f"{count} {reason}" for (reason, _), count in pending.items())
-        _logger.warning("All items were left out: %s.", reasons)
+        remedy = f" {NOT_ANNOTATED_REMEDY}" if NOT_ANNOTATED in pending else ""
+        _logger.warning("All items were left out: %s.%s", reasons, remedy)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from numbers import Integral
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 CharSpan = Tuple[int, int, str]
@@ -22,7 +23,8 @@ def span_order(span: CharSpan) -> Tuple[int, int, str]:
 
 def check_span(start: Any, end: Any, label: Any, length: int) -> None:
     """Raise ValueError unless it is a labelled span, end exclusive, of a text of that length."""
-    numbers = type(start) is int and type(end) is int
+    # Those of numpy and pandas, too.
+    numbers = all(isinstance(n, Integral) and not isinstance(n, bool) for n in (start, end))
     named = isinstance(label, str) and label.strip()
     if not numbers or not 0 <= start < end <= length or not named:
         raise ValueError(

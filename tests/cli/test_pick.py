@@ -307,6 +307,7 @@ def test_what_no_tool_has_seen_is_not_gold(model, tmp_path, caplog, tool):
     pick(model, write(tmp_path / "in.jsonl", *TEXTS), picked, "--format", tool)
     run("convert", tool, f"train={picked}", tmp_path / "corpus", code=1)
     assert f"All items were left out: {len(TEXTS)} not annotated." in caplog.text
+    assert "give it another one, such as an id" in caplog.text
 
 
 def test_texts_that_are_annotated_already_are_not_picked(model, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import spacy
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from spacy_nested_ner.corpora import CorpusError, ReadOptions, Record
 from spacy_nested_ner.corpora.docs import record_to_doc, record_to_docs
-from spacy_nested_ner.corpora.records import words_record
+from spacy_nested_ner.corpora.records import text_record, words_record
 from spacy_nested_ner.corpora.sentences import grouped, split_at_sentences
 
 
@@ -76,6 +77,27 @@ def test_words_without_a_text_of_their_own_have_none(nlp):
     for record in (Record("d", "dev", "B cells.", [], ["B", "cells."]), joined):
         part = next(split_at_sentences(record))
         assert part.has_text == record.has_text
+
+
+@pytest.mark.parametrize(
+    "span", [(14, 99, "GPE"), (-3, 2, "GPE"), (4, 4, "GPE"), (4, 2, "GPE"), (0, 2, " ")]
+)
+def test_spans_that_are_none_of_the_text_are_refused(span):
+    """A reader of one's own may hand over anything."""
+    with pytest.raises(CorpusError, match="d1: expected an entity with 0 <= start < end <= 12 and"):
+        text_record("d1", "dev", "Ann in Paris", [span], ReadOptions())
+    words = ["w"] * 12
+    with pytest.raises(CorpusError, match="d1: expected an entity with 0 <= start < end <= 12 and"):
+        words_record("d1", "dev", words, [span], ReadOptions())
+    with pytest.raises(CorpusError, match="label nan"):
+        text_record("d1", "dev", "Ann in Paris", [(0, 3, float("nan"))], ReadOptions())
+
+
+def test_offsets_of_a_table(nlp):
+    span = (np.int64(7), np.int32(12), "GPE")
+    record = text_record("d1", "dev", "Ann in Paris", [span], ReadOptions())
+    doc, _ = record_to_doc(record, nlp)
+    assert [each.text for each in doc.spans["sc"]] == ["Paris"]
 
 
 def test_spacy_tokens_of_a_tokenised_corpus(nlp):

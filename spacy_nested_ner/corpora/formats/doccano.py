@@ -14,7 +14,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
     json_reader,
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_lines
-from spacy_nested_ner.corpora.records import ReadOptions, Task, text_record
+from spacy_nested_ner.corpora.records import NOT_ANNOTATED, ReadOptions, Task, text_record
 from spacy_nested_ner.corpora.registry import task_writers
 from spacy_nested_ner.corpora.spans import Dropped
 
@@ -23,7 +23,7 @@ from spacy_nested_ner.corpora.spans import Dropped
 def read_record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
     """doccano JSONL, sequence labelling (with relations or without)"""
     if item.keys() == {"text", "label", "text_id"}:  # as `pick` wrote it, not as doccano exports it
-        return Dropped({("not annotated", ""): 1})
+        return Dropped({NOT_ANNOTATED: 1})
     text = field(item, "text" if "text" in item else "data", str, *place)
     found: List[Tuple[Any, Any, Any]] = [
         (entity.get("start_offset"), entity.get("end_offset"), entity.get("label"))

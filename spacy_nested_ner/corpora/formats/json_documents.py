@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, Sequence, Tuple, TypeVar, Union
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
 from spacy_nested_ner.corpora.parsing.json import Item, read_items
@@ -27,12 +27,14 @@ and the options."""
 T = TypeVar("T")
 
 
-def document_id(*holders: Any, otherwise: Any) -> str:
-    """The id of the text that `nested-ner pick` has written into the task, so that texts of one
-    document stay together; or else that of the tool."""
-    for holder in holders:
-        if isinstance(holder, dict) and isinstance(holder.get("text_id"), str):
-            return holder["text_id"]
+def document_id(*holders: Any, otherwise: Any, names: Sequence[str] = ("text_id",)) -> str:
+    """The first name or number that a holder has under one of these names; or else that of the
+    tool. What has the same id is of one document and stays together. `nested-ner pick` writes a
+    `text_id` into its tasks."""
+    for holder, name in product(holders, names):
+        found = holder.get(name) if isinstance(holder, dict) else None
+        if type(found) in (str, int) and found != "":
+            return str(found)
     return str(otherwise)
 
 

@@ -18,7 +18,14 @@ from spacy_nested_ner.corpora.formats.json_documents import (
 )
 from spacy_nested_ner.corpora.parsing.json import field, objects, write_items
 from spacy_nested_ner.corpora.parsing.settings import with_settings
-from spacy_nested_ner.corpora.records import ReadOptions, Record, ScoredSpan, Task, text_record
+from spacy_nested_ner.corpora.records import (
+    NOT_ANNOTATED,
+    ReadOptions,
+    Record,
+    ScoredSpan,
+    Task,
+    text_record,
+)
 from spacy_nested_ner.corpora.registry import readers, task_writers
 from spacy_nested_ner.corpora.spans import Dropped
 
@@ -84,11 +91,11 @@ def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Droppe
     truth if one is marked, otherwise the first that was not cancelled."""
     if "data" not in item:
         listed = _regions_of_min(item, place)
-        return listed, Dropped() if listed is not None else _NOT_ANNOTATED
+        return listed, Dropped() if listed is not None else Dropped({NOT_ANNOTATED: 1})
     annotations = objects(item, "annotations" if "annotations" in item else "completions", *place)
     valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
     if not valid:
-        return None, _NOT_ANNOTATED
+        return None, Dropped({NOT_ANNOTATED: 1})
     chosen = next((a for a in valid if a.get("ground_truth")), valid[0])
     omitted = Dropped({_FURTHER: len(valid) - 1})
     results = objects(chosen, "result", *place)
@@ -97,7 +104,6 @@ def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Droppe
 
 
 _FURTHER = ("further annotation of a task", "")
-_NOT_ANNOTATED = Dropped({("not annotated", ""): 1})
 
 
 def _regions_of_min(item: Object, place: Place) -> Optional[List[Object]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, Optional, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
-from spacy_nested_ner.corpora.formats.json_documents import Object, outcomes_of_file
+from spacy_nested_ner.corpora.formats.json_documents import Object, document_id, outcomes_of_file
 from spacy_nested_ner.corpora.parsing.json import field, string_list, write_items
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import (
@@ -35,14 +35,17 @@ def _record(item: Object, place: Place, name: str, split: str, options: ReadOpti
     words = string_list(item, "tokens", *place)
     spans = []
     for entity in field(item, "entities", list, *place):
+        if not isinstance(entity, dict) or not {"start", "end", "type"} <= entity.keys():
+            problem = f"expected an entity with 'start', 'end' and 'type', not {entity!r}."
+            raise CorpusError(problem, *place)
+        span = entity["start"], entity["end"], entity["type"]
         try:
-            span = entity["start"], entity["end"], entity["type"]
             check_span(*span, len(words))
-        except (KeyError, TypeError, ValueError) as err:
+        except ValueError as err:
             raise CorpusError(f"entity {entity!r}: {err!s}", *place) from err
         spans.append(span)
-    doc_id = item.get("org_id") or item.get("orig_id") or name
-    return words_record(str(doc_id), split, words, spans, options)
+    doc_id = document_id(item, otherwise=name, names=("org_id", "orig_id"))
+    return words_record(doc_id, split, words, spans, options)
 
 
 @writers.register("papers-json")

@@ -18,6 +18,7 @@ from spacy_nested_ner.corpora.formats.json_documents import (
 from spacy_nested_ner.corpora.parsing.json import field, objects, read_items, write_lines
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import (
+    NOT_ANNOTATED,
     ReadOptions,
     Record,
     Task,
@@ -51,7 +52,7 @@ def _outcomes(file: Path, split: str, options: ReadOptions) -> Iterator[Outcome]
 
     def make(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Outcome:
         if _is_untouched(item):
-            return Dropped({("not annotated", ""): 1})
+            return Dropped({NOT_ANNOTATED: 1})
         answer = _answer(item)
         if answer != "accept":
             return Dropped({("not accepted", str(answer)): 1})

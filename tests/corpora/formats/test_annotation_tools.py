@@ -90,6 +90,25 @@ def test_ids_of_picked_texts_come_back(tmp_path, name, item):
     assert [record.doc_id for record in read(name, path)] == ["a:1"]
 
 
+@pytest.mark.parametrize("number", [0, 5])
+def test_ids_that_are_numbers(tmp_path, number):
+    """As those of a column of a table are."""
+    path = tmp_path / "a.jsonl"
+    meta = {"text": "IL-2", "meta": {"text_id": number}}
+    path.write_text(json.dumps({**meta, "id": 7, "label": []}), encoding="utf8")
+    assert [record.doc_id for record in read("doccano", path)] == [str(number)]
+    path.write_text(json.dumps({**meta, "_input_hash": 7}), encoding="utf8")
+    assert [record.doc_id for record in read("prodigy", path)] == [str(number)]
+
+
+@pytest.mark.parametrize("value", [None, True, 0.5, "", ["a"]])
+def test_ids_that_are_none(tmp_path, value):
+    path = tmp_path / "a.jsonl"
+    item = {"id": 7, "text": "IL-2", "label": [], "text_id": value}
+    path.write_text(json.dumps(item), encoding="utf8")
+    assert [record.doc_id for record in read("doccano", path)] == ["7"]
+
+
 def test_whitespace_around_labels(tmp_path):
     path = tmp_path / "a.jsonl"
     spans = [[0, 4, "PROT"], [0, 4, "PROT "], [5, 9, " DNA"]]

@@ -31,6 +31,21 @@ def test_papers_json(samples):
         assert [record.doc_id for record in records] == [row["org_id"] for row in rows]
 
 
+@pytest.mark.parametrize(
+    "ids, expected",
+    [
+        ({"org_id": 0}, "0"),
+        ({"org_id": "", "orig_id": 3}, "3"),
+        ({"org_id": None}, "all.jsonl:1"),
+        ({}, "all.jsonl:1"),
+    ],
+)
+def test_the_document_that_papers_json_names(tmp_path, ids, expected):
+    path = tmp_path / "all.jsonl"
+    path.write_text(json.dumps({"tokens": ["a"], "entities": [], **ids}), encoding="utf8")
+    assert [record.doc_id for record in read("papers-json", path)] == [expected]
+
+
 def test_both_papers_hold_the_same(samples):
     sample = samples / "genia"
     ours = [
