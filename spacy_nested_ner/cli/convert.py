@@ -5,7 +5,17 @@
 from collections import Counter
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import typer
 from wasabi import msg
@@ -15,7 +25,7 @@ from spacy_nested_ner.cli.output import failing, print_table, warn_of
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
-    from spacy_nested_ner.corpora import ReadOptions
+    from spacy_nested_ner.corpora import ReadOptions, Record
     from spacy_nested_ner.corpora.read import SplitOptions
     from spacy_nested_ner.corpora.statistics import SplitStatistics
 
@@ -168,14 +178,16 @@ def _misaligned(statistics: "Dict[str, SplitStatistics]") -> Iterator[str]:
         for (reason, label), number in counts.dropped.items():
             if reason == MISALIGNED:
                 lost[label] += number
+    examples = [counts.misaligned_example for counts in statistics.values()]
     many = lost.total() > MOST_MISALIGNED * (kept.total() + lost.total())
     if many or any(lost[label] > OF_LABEL * (kept[label] + lost[label]) for label in lost):
         yield (
             f"{lost.total()} entities begin or end inside a token and are left out: "
-            f"{of_all(lost, kept)}. No score will count them, and their words are taught as words "
-            "without an entity. Where spaCy made the tokens, the language of the text may help "
-            "(--lang). --tokens cut keeps all, but a pipeline makes other tokens of raw text, "
-            "unless its tokenizer cuts them, too."
+            f"{of_all(lost, kept)}. The first: {next(filter(None, examples))}. No score will count "
+            "them, and their words are taught as words without an entity. Are the offsets right? "
+            "Where spaCy made the tokens, the language of the text may help (--lang). --tokens cut "
+            "keeps all, but a pipeline makes other tokens of raw text, unless its tokenizer cuts "
+            "them, too."
         )
 
 
@@ -191,7 +203,7 @@ def _convert(
     from tqdm import tqdm
 
     from spacy_nested_ner.corpora.convert import convert_corpus
-    from spacy_nested_ner.corpora.read import Source, read_corpus
+    from spacy_nested_ner.corpora.read import DIVIDING, Source, read_corpus
 
     sources = [Source.parse(text) for text in inputs]
     names = [source.path.name for source in sources]
@@ -204,14 +216,17 @@ def _convert(
         "split_fractions": list(split.fractions),
     }
     nlp = blank_pipeline(lang)
-    records = read_corpus(
-        corpus_format,
-        sources,
-        options,
-        split,
-        lambda items, what: tqdm(items, what, unit=" records", mininterval=0.5, disable=None),
-    )
-    return convert_corpus(records, output_dir, nlp, spans_key, report, options)
+    steps: List[str] = []
+
+    def progress(items: "Iterable[Record]", step: str) -> "Iterable[Record]":
+        steps.append(step)
+        return tqdm(items, step, unit=" records", mininterval=0.5, disable=None)
+
+    records = read_corpus(corpus_format, sources, options, split, progress)
+    statistics = convert_corpus(records, output_dir, nlp, spans_key, report, options)
+    if DIVIDING in steps:
+        msg.text("Divided by chance. What has the same document id is in the same split.")
+    return statistics
 
 
 def _settings(texts: List[str]) -> Dict[str, str]:
@@ -247,6 +262,7 @@ def print_report(statistics: "Dict[str, SplitStatistics]") -> None:
             add(f"  {prefix}{key}", [counter[key] for counter in counters])
 
     add("documents", [s.documents for s in splits])
+    add("  of different ids", [s.texts for s in splits])
     add("sentences", [s.sentences for s in splits])
     add("  without entities", [s.per_sentence[0] for s in splits])
     add("tokens", [s.tokens for s in splits])

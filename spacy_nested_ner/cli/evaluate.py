@@ -19,10 +19,12 @@ from typing import (
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, ModelsArg, SpansKeyOpt
+from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, SpansKeyOpt
 from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown
 from spacy_nested_ner.cli.pipelines import (
+    blank_pipeline,
     check_arguments,
+    is_data,
     load_pipeline,
     not_gold,
     read_as_one,
@@ -82,7 +84,14 @@ MOST_LABELS = 20  # of a summary
 
 
 def evaluate_cli(
-    models: ModelsArg = None,
+    models: Annotated[
+        Optional[List[str]],
+        typer.Argument(
+            metavar="MODEL",
+            help="Folders or package names of pipelines, or .spacy files of predictions",
+            show_default=False,
+        ),
+    ] = None,
     data_path: DataArg = None,
     output_path: OutputOpt = None,
     spans_key: SpansKeyOpt = "sc",
@@ -99,10 +108,11 @@ def evaluate_cli(
     depth, with calibration, speed and confidence intervals.
 
     If the tokens or sentences of the data differ from those of the pipeline, the scores with gold
-    tokens are shown, too. Several pipelines are compared by a paired bootstrap.
+    tokens are shown, too. Several pipelines are compared by a paired bootstrap. Predictions that
+    are there already, or the entities of another annotator, are paired with the gold docs by text.
     """
     with failing("Cannot evaluate."):
-        data_path = check_arguments(models, data_path)
+        data_path = check_arguments(models, data_path, predictions=True)
         keep_inputs(output_path, data_path)
         use_gpu(gpu_id)
         report = evaluate(
@@ -134,10 +144,11 @@ def evaluate(
     """
     from spacy_nested_ner.about import __version__
     from spacy_nested_ner.corpora.statistics import misaligned_labels
-    from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
+    from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, evaluate_predictions
     from spacy_nested_ner.evaluation.scores.remarks import (
         known_labels,
         left_out,
+        predictions_lack,
         remarks,
         sets_sentences,
     )
@@ -147,21 +158,32 @@ def evaluate(
     pipelines: List[Dict[str, Any]] = []
     warnings = read_as_one(data_path)
     for model, name in zip(models, short_names(models)):
-        nlp = load_pipeline(model)
+        given = is_data(Path(model))
+        nlp = blank_pipeline("xx") if given else load_pipeline(model)
         docs = read_gold(nlp, data_path)
         if not runs:
             warnings += not_gold(docs, data_path, [spans_key])
             misaligned = misaligned_labels(docs)
+        about = f"{name}: " if len(models) > 1 else ""
         try:
-            found = evaluate_pipeline(
-                nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress
-            )
+            if given:
+                predicted = read_gold(nlp, Path(model))
+                found = evaluate_predictions(predicted, docs, spans_key, ents)
+                warnings += [about + each for each in predictions_lack(predicted)]
+            else:
+                found = evaluate_pipeline(
+                    nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress
+                )
         except ValueError as err:
             raise ValueError(f"{model} on {data_path}: {err}") from err
+        if found.missing and len(models) > 1:
+            raise ValueError(
+                f"{model} has no predictions for {found.missing} docs of {data_path}, so that it "
+                "cannot be compared with others. Give it alone, or predict on all docs."
+            )
         runs.append(found.run)
         parts = list(nlp.pipe_names)
         pipelines.append({"name": name, "model": model, "components": parts, **found.to_dict()})
-        about = f"{name}: " if len(models) > 1 else ""
         known = [] if ents else known_labels(nlp, spans_key)
         more = remarks(pipelines[-1], spans_key, known, sets_sentences(nlp))
         warnings += [about + remark for remark in more]
@@ -227,7 +249,10 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
 
 def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
     """On which tokens and sentences the scores are."""
-    first = pipelines[0]
+    given = [each["scored_on"] == "predictions" for each in pipelines]
+    if all(given):
+        return "Predictions are scored as they are."
+    first = pipelines[given.index(False)]
     if first["raw_text"] is None:
         return "Scored on gold tokens and sentences."
     if first["documents_without_text"]:
@@ -256,7 +281,7 @@ def _tokens_rows(pipelines: Sequence[Dict[str, Any]]) -> List[Tuple[str, ...]]:
     """The other of the two ways to score, where docs differ."""
     if not any(_differs(pipeline) for pipeline in pipelines):
         return []
-    if pipelines[0]["documents_without_text"]:
+    if any(each["documents_without_text"] for each in pipelines):
         return [("strict micro, words joined by spaces", "raw_text")]
     return [("strict micro, gold tokens", "gold_tokens")]
 
@@ -313,7 +338,7 @@ def _table(
 
 def _dig(values: Dict[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
     for key in keys:
-        values = values.get(key, {})
+        values = values.get(key) or {}
     return values
 
 
@@ -397,18 +422,26 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
             "predictions off token boundaries",
             *(str(p["misaligned_predictions"]) for p in pipelines),
         ),
-        ("words per second", *(f"{p['speed']['words_per_second'] or 0:,.0f}" for p in pipelines)),
+        ("words per second", *(_speed(p) for p in pipelines)),
     ]
     rows = rows if verbose else rows[2:]
     print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
 
 
 def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str:
-    speed = f"{pipeline['speed']['words_per_second'] or 0:,.0f} words per second."
-    if drawn is None:
-        return speed
-    interval = _interval(drawn["intervals"][0]["f"])
-    return f"{drawn['level']:.0%} interval of F over {_drawn_from(drawn)}: {interval}; {speed}"
+    parts = []
+    if drawn is not None:
+        interval = _interval(drawn["intervals"][0]["f"])
+        parts.append(f"{drawn['level']:.0%} interval of F over {_drawn_from(drawn)}: {interval}")
+    if pipeline["scored_on"] != "predictions":
+        parts.append(f"{_speed(pipeline)} words per second")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _speed(pipeline: Dict[str, Any]) -> str:
+    if pipeline["scored_on"] == "predictions":
+        return "-"
+    return f"{pipeline['speed']['words_per_second'] or 0:,.0f}"
 
 
 def _drawn_from(drawn: Dict[str, Any]) -> str:

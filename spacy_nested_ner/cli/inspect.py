@@ -231,6 +231,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 def _counts(splits: Mapping[str, Mapping[str, Any]]) -> None:
     names = (
         "documents",
+        "document_ids",
         "sentences",
         "tokens",
         "entities",

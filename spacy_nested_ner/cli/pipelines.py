@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from spacy.training import Example
 
 
-def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) -> Path:
+def check_arguments(
+    models: Optional[Sequence[str]], data_path: Optional[Path], predictions: bool = False
+) -> Path:
     """The path of the data. Nothing is loaded.
 
+    predictions: a .spacy file of predictions may stand in the place of a pipeline.
     Raises ValueError if MODEL... or DATA is missing, does not come last, or is not there.
     """
     from spacy_nested_ner.corpora.docbin import check_data
@@ -23,16 +26,17 @@ def check_arguments(models: Optional[Sequence[str]], data_path: Optional[Path]) 
     if data_path is None:
         raise ValueError(f"MODEL and DATA are missing. {order}")
     if not models:
-        if _is_data(data_path):
+        if is_data(data_path):
             raise ValueError(f"MODEL is missing, there is only {data_path}. {order}")
         what = "a .spacy file or folder with gold annotation"
         raise ValueError(f"DATA is missing, {what}; there is only {data_path}. {order}")
+    swapped = (data_path / "config.cfg").is_file()
     for model in map(Path, models):
-        if _is_data(model):
+        if is_data(model) and (swapped or not predictions):
             raise ValueError(
                 f"{model} is gold data, but a pipeline is expected in its place. {order}"
             )
-    if (data_path / "config.cfg").is_file():
+    if swapped:
         raise ValueError(
             f"{data_path} is a pipeline, but gold data is expected in its place. {order}"
         )
@@ -50,7 +54,8 @@ def short_names(models: Sequence[str], least: int = 1) -> List[str]:
     return names
 
 
-def _is_data(path: Path) -> bool:
+def is_data(path: Path) -> bool:
+    """Whether it is meant as a file of docs, be it there or not."""
     return path.suffix == ".spacy" and not path.is_dir()
 
 

@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.corpora.errors import CorpusError
+from spacy_nested_ner.corpora.errors import CorpusError, shortened
 from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.sentences import (
     line_starts,
@@ -19,8 +19,11 @@ from spacy_nested_ner.corpora.sentences import (
     word_places,
 )
 from spacy_nested_ner.corpora.spans import Dropped
-from spacy_nested_ner.corpora.statistics import MISALIGNED
+from spacy_nested_ner.corpora.statistics import MISALIGNED, MISALIGNED_EXAMPLE
 from spacy_nested_ner.pipeline.tokens import make_doc
+
+SHOWN = 80
+"""Characters of a span that an example shows."""
 
 
 def record_to_docs(
@@ -44,7 +47,8 @@ def record_to_doc(
     spaces, which spaCy's training and evaluation leave as it is; a doc with known spaces they
     would tokenise anew. `doc.user_data["doc_id"]` is the id, `doc.user_data["text"]` the text of a
     doc of unknown spaces, where the corpus has one: the pipeline is scored on it.
-    `doc.user_data["misaligned"]` are the labels of the spans that fit no token boundary, if any.
+    `doc.user_data["misaligned"]` are the labels of the spans that fit no token boundary, if any,
+    and `doc.user_data["misaligned_example"]` shows the first.
 
     tokens: see `ReadOptions`.
 
@@ -60,17 +64,28 @@ def record_to_doc(
         if start in starts and end in ends:
             spans.append(Span(doc, starts[start], ends[end], label=label))
         else:
-            misaligned.append(label)
-    dropped.update((MISALIGNED, label) for label in misaligned)
+            misaligned.append((start, end, label))
+    dropped.update((MISALIGNED, label) for _, _, label in misaligned)
     doc.spans[spans_key] = spans
     if record.sentence_starts:
         _mark_sentences(doc, places, record.sentence_starts)
     doc.user_data["doc_id"] = record.doc_id
     if misaligned:
-        doc.user_data[MISALIGNED] = misaligned
+        doc.user_data[MISALIGNED] = [label for _, _, label in misaligned]
+        doc.user_data[MISALIGNED_EXAMPLE] = _in_its_tokens(record.text, places, *misaligned[0])
     if doc.has_unknown_spaces and record.has_text:
         doc.user_data["text"] = record.text
     return doc, dropped
+
+
+def _in_its_tokens(
+    text: str, places: List[Tuple[int, int]], start: int, end: int, label: str
+) -> str:
+    """A span, and the tokens that it touches."""
+    touched = [place for place in places if place[0] < end and place[1] > start]
+    around = text[min(start, touched[0][0]) : max(end, touched[-1][1])] if touched else ""
+    span = shortened(text[start:end], SHOWN)
+    return f"{label} {span!r} in {shortened(around, SHOWN)!r}"
 
 
 def _tokenize(record: Record, nlp: Language, tokens: str) -> Tuple[Doc, List[Tuple[int, int]]]:

@@ -12,6 +12,7 @@ from spacy_nested_ner.corpora.records import SPLITS, Reader, ReadOptions, Record
 from spacy_nested_ner.corpora.registry import get_reader
 from spacy_nested_ner.corpora.splits import DEFAULT_FRACTIONS, Fractions, random_split
 
+DIVIDING = "Dividing into train, dev and test"
 Progress = Callable[[Iterable[Record], str], Iterable[Record]]
 """Shows on a terminal how records pass; the second argument says what is being done."""
 
@@ -71,7 +72,7 @@ def read_corpus(
         yield from progress(_with_own_split(records), "Converting")
         return
     quiet = replace(options, problems=Problems(options.problems.skip, quiet=True))
-    known = progress(_records(reader, sources, quiet), "Dividing into train, dev and test")
+    known = progress(_records(reader, sources, quiet), DIVIDING)
     split_of = random_split((record.doc_id for record in known), split.fractions, split.seed)
     for record in progress(records, "Converting"):
         if record.split and not split.redo:

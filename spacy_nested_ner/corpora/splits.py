@@ -111,7 +111,7 @@ def random_split(
     import numpy as np
 
     check_fractions(fractions)
-    hashes = np.unique(np.frombuffer(array("Q", (_hash(i, seed) for i in doc_ids)), "uint64"))
+    hashes = np.unique(np.frombuffer(array("Q", (hash_id(i, seed) for i in doc_ids)), "uint64"))
     first = round(fractions[0] * len(hashes))
     second = round((fractions[0] + fractions[1]) * len(hashes))
     if first == second and fractions[1] and len(hashes) > 1:  # no training without dev
@@ -121,7 +121,7 @@ def random_split(
     in_dev = int(hashes[second - 1]) if second else -1
 
     def split_of(doc_id: str) -> str:
-        place = _hash(doc_id, seed)
+        place = hash_id(doc_id, seed)
         return "train" if place <= in_train else "dev" if place <= in_dev else "test"
 
     return split_of
@@ -141,6 +141,7 @@ def wrong_fractions(given: str) -> str:
     )
 
 
-def _hash(doc_id: str, seed: int) -> int:
+def hash_id(doc_id: str, seed: int = 0) -> int:
+    """A number of 64 bits."""
     digest = blake2b(doc_id.encode("utf8"), digest_size=8, key=str(seed).encode("utf8"))
     return int.from_bytes(digest.digest(), "big")

@@ -7,13 +7,18 @@ there (the counts of NNE in PIQN, table 6, come out only so); such pairs are als
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations, groupby
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
+
+import numpy as np
 
 from spacy_nested_ner.corpora.spans import Dropped
+from spacy_nested_ner.corpora.splits import hash_id
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Span
@@ -24,6 +29,8 @@ MOST_LABELS = 20
 """Of one span, whose pairs are listed by name."""
 MISALIGNED = "misaligned"
 """Why a span that fits no token boundary was dropped, and where `user_data` of its doc says so."""
+MISALIGNED_EXAMPLE = "misaligned_example"
+"""Where `user_data` of a doc shows the first of them."""
 
 
 @dataclass
@@ -126,7 +133,8 @@ class SplitStatistics:
 
     labels: entities by label. depths: entities by depth, 1 = outermost. lengths: entities by
     number of tokens. per_sentence: sentences by number of entities. same_span: pairs of labels on
-    one span. dropped: by (reason, detail).
+    one span. dropped: by (reason, detail). misaligned_example: the first entity that fits no token
+    boundary, and the id of its document. doc_ids: hashes of the ids of the docs, once or more.
     """
 
     documents: int = 0
@@ -142,6 +150,8 @@ class SplitStatistics:
     per_sentence: Counter = field(default_factory=Counter)
     same_span: Counter = field(default_factory=Counter)
     dropped: Counter = field(default_factory=Counter)
+    misaligned_example: str = ""
+    doc_ids: array = field(default_factory=partial(array, "Q"))
 
     def add(self, doc: Doc, spans_key: str, dropped: Dropped) -> None:
         """Count one doc. Entities are taken as lying within one sentence: the one they start in. A
@@ -149,6 +159,10 @@ class SplitStatistics:
         self.documents += 1
         self.tokens += len(doc)
         self.dropped.update(dropped)
+        name = document_of(doc)
+        self.doc_ids.append(hash_id(str(self.documents) if name is None else f"id {name}"))
+        if not self.misaligned_example and MISALIGNED_EXAMPLE in doc.user_data:
+            self.misaligned_example = f"{doc.user_data[MISALIGNED_EXAMPLE]} ({name})"
         by_sentence = _by_sentence(doc, spans_key)
         self.sentences += len(by_sentence)
         for entities in by_sentence:
@@ -193,6 +207,11 @@ class SplitStatistics:
         """Entities of the fullest sentence."""
         return max(self.per_sentence, default=0)
 
+    @property
+    def texts(self) -> int:
+        """How many different documents the docs are of. Those without an id stand alone."""
+        return len(np.unique(self.doc_ids))
+
     def dropped_by_reason(self) -> Counter:
         """How many annotations were left out, by reason."""
         reasons: Counter = Counter()
@@ -207,6 +226,7 @@ class SplitStatistics:
             dropped.setdefault(reason, {})[detail] = count
         return {
             "documents": self.documents,
+            "document_ids": self.texts,
             "sentences": self.sentences,
             "tokens": self.tokens,
             "entities": self.entities,
@@ -222,7 +242,14 @@ class SplitStatistics:
             "crossing_pairs": self.crossing_pairs,
             "same_span_labels": dict(self.same_span.most_common()),
             "dropped": dropped,
+            "misaligned_example": self.misaligned_example or None,
         }
+
+
+def document_of(doc: Doc) -> Optional[str]:
+    """The id of the document that a doc is a part of, from `user_data["doc_id"]`; None without."""
+    found = doc.user_data.get("doc_id")
+    return None if found is None or found == "" or found != found else str(found)  # NaN is none
 
 
 def distinct_spans(doc: Doc, spans_key: str) -> List[Span]:

@@ -228,18 +228,24 @@ def test_an_empty_file_does_not_replace_a_full_one(tmp_path):
     assert "No documents for dev, test" in output and "Training needs a dev set" not in output
 
 
+def lines(path, items) -> None:
+    path.write_text("\n".join(map(json.dumps, items)), encoding="utf8")
+
+
 def test_entities_inside_tokens_are_told_of(tmp_path):
     path = tmp_path / "a.jsonl"
     items = [{"text": "IL-3treated cells", "label": [[0, 4, "PROT"], [12, 17, "CELL"]]}] * 3
-    path.write_text("\n".join(map(json.dumps, items)), encoding="utf8")
+    lines(path, items)
     output = run("convert", "doccano", f"train={path}", tmp_path / "out")
     assert "3 entities begin or end inside a token and are left out: PROT (3 of 3)." in output
+    assert "The first: PROT 'IL-3' in 'IL-3treated' (a.jsonl:1). No score" in output
     assert "begin or end" not in run(
         "convert", "doccano", f"train={path}", tmp_path / "cut", "--tokens", "cut"
     )
     data = tmp_path / "out" / "train.spacy"
     printed = run("inspect", data)
     assert "3 entities of train are not in it" in printed and "PROT (3 of 3)" in printed
+    assert "The first: PROT 'IL-3' in 'IL-3treated' (a.jsonl:1). Their words" in printed
     nlp = spacy.blank("en")
     nlp.add_pipe("span_ruler", config={"spans_key": "sc"}).add_patterns(
         [{"label": "CELL", "pattern": "cells"}]
@@ -275,6 +281,37 @@ def test_convert_splits_by_document(tmp_path):
         output = run(*args, "--split-fractions", wrong, code=1)
         assert "three numbers of at least 0 that sum to 1" in output
         assert f"not {wrong}." in " ".join(output.split())
+
+
+def test_documents_of_one_id_stay_together_and_are_counted(tmp_path):
+    items = [{"text": f"Text {i}", "label": [], "id": i, "text_id": i % 6} for i in range(60)]
+    lines(tmp_path / "a.jsonl", items)
+    printed = run("convert", "doccano", tmp_path / "a.jsonl", tmp_path / "out")
+    assert "Divided by chance. What has the same document id is in the same split." in printed
+    splits = json.loads((tmp_path / "out" / "report.json").read_text("utf8"))["splits"]
+    assert [splits[name]["document_ids"] for name in ("train", "dev", "test")] == [5, 1, 0]
+    assert "of different ids 5 1 0" in printed
+    assert "documents 50 10 0" in printed
+    printed = run("convert", "doccano", f"train={tmp_path / 'a.jsonl'}", tmp_path / "all")
+    assert "Divided by chance" not in printed
+
+
+def test_documents_in_train_and_dev_are_told_of(tmp_path):
+    """Each text is there once, but not each author."""
+    for name, ids, shift in (("train", range(20), 0), ("dev", range(18, 28), 100)):
+        items = [
+            {"id": 1, "text": f"Text {i + shift}", "label": [[0, 4, "A"]], "text_id": f"author {i}"}
+            for i in ids
+        ]
+        lines(tmp_path / f"{name}.jsonl", items)
+    run("convert", "doccano", *(tmp_path / f"{n}.jsonl" for n in ("train", "dev")), tmp_path)
+    printed = run("inspect", tmp_path / "train.spacy", tmp_path / "dev.spacy")
+    assert "2 of 10 documents of dev (doc_id) are in train, too." in printed
+    run("convert", "doccano", f"dev={tmp_path / 'dev.jsonl'}", tmp_path / "other")
+    docs = [*DocBin().from_disk(tmp_path / "other" / "dev.spacy").get_docs(spacy.blank("en").vocab)]
+    DocBin(docs=docs[2:], store_user_data=True).to_disk(tmp_path / "dev.spacy")
+    printed = run("inspect", tmp_path / "train.spacy", tmp_path / "dev.spacy")
+    assert "are in train, too" not in printed
 
 
 def test_convert_chinese_characters(tmp_path):

@@ -245,3 +245,53 @@ def test_a_label_that_only_looks_like_a_number(tmp_path):
     doc = spacy.load(tmp_path / "in" / "model")("The IL-2 gene is active.")
     DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
     assert "\u00b2 100.00" in run("evaluate", tmp_path / "in" / "model", tmp_path / "gold.spacy")
+
+
+@pytest.fixture
+def annotators(folder, tmp_path) -> Path:
+    """Gold data, and what another annotator made of the same texts in another order."""
+    docs = list(DocBin().from_disk(folder / "gold.spacy").get_docs(spacy.blank("en").vocab))
+    for doc in docs:
+        doc.spans["sc"] = [span for span in doc.spans["sc"] if span.label_ == "DNA"]
+    docs[-1].user_data["misaligned"] = ["protein"]
+    (tmp_path / "bob").mkdir()
+    DocBin(docs=docs[::-1], store_user_data=True).to_disk(tmp_path / "bob" / "train.spacy")
+    return tmp_path / "bob" / "train.spacy"
+
+
+def test_another_annotator_is_scored(folder, annotators, tmp_path):
+    output = tmp_path / "metrics.json"
+    printed = run("evaluate", annotators, folder / "gold.spacy", "-o", output)
+    assert "Predictions are scored as they are." in printed
+    assert "strict micro 100.00 50.00 66.67 6 12" in printed
+    assert "interval of F over 9 docs" in printed and "words per second" not in printed
+    lost = "1 predicted entities begin or end inside a token, so convert left them out"
+    assert lost in printed and "protein" in printed
+    (found,) = json.loads(output.read_text("utf8"))["pipelines"]
+    assert (found["scored_on"], found["components"]) == ("predictions", [])
+    assert found["model"] == str(annotators)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_predictions_beside_a_pipeline(folder, annotators, first):
+    pair = [annotators, folder / "right" / "model"]
+    printed = run("evaluate", *(pair if first else pair[::-1]), folder / "gold.spacy", "--verbose")
+    assert "Scored on raw text" in printed and "strict micro 66.67 66.67 12" in printed
+    assert ("words per second - " in printed) == first
+
+
+def test_predictions_of_some_docs_are_not_compared_with_others(folder, annotators):
+    docs = list(DocBin().from_disk(annotators).get_docs(spacy.blank("en").vocab))
+    DocBin(docs=docs[1:]).to_disk(annotators)
+    printed = run("evaluate", annotators, folder / "gold.spacy")
+    assert "1 annotated docs are left out: their texts are not among the predictions." in printed
+    pipeline = folder / "right" / "model"
+    printed = run("evaluate", pipeline, annotators, folder / "gold.spacy", code=1)
+    assert "train.spacy has no predictions for 1 docs of" in printed
+
+
+def test_predictions_that_are_not_there(folder, tmp_path):
+    printed = run("evaluate", tmp_path / "no.spacy", folder / "gold.spacy", code=1)
+    assert "no.spacy: no such file" in printed
+    printed = run("threshold", folder / "gold.spacy", folder / "gold.spacy", code=1)
+    assert "gold.spacy is gold data, but a pipeline is expected in its place" in printed

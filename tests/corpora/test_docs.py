@@ -12,6 +12,7 @@ from spacy_nested_ner.corpora import CorpusError, ReadOptions, Record
 from spacy_nested_ner.corpora.docs import record_to_doc, record_to_docs
 from spacy_nested_ner.corpora.records import text_record, words_record
 from spacy_nested_ner.corpora.sentences import grouped, split_at_sentences
+from spacy_nested_ner.corpora.statistics import SplitStatistics
 
 
 @pytest.fixture
@@ -35,6 +36,16 @@ def test_spans_inside_tokens_are_counted(nlp):
     doc, dropped = record_to_doc(record, nlp)
     assert [span.text for span in doc.spans["sc"]] == ["cells"]
     assert dropped == {("misaligned", "A"): 1}
+    assert doc.user_data["misaligned_example"] == "A 'CD' in 'CD28'"
+    counts = SplitStatistics()
+    counts.add(doc, "sc", dropped)
+    assert counts.to_dict()["misaligned_example"] == "A 'CD' in 'CD28' (d1)"
+
+
+def test_a_span_inside_two_tokens_is_shown_with_both(nlp):
+    record = Record("d1", "dev", "the CD28 cells", [(5, 11, "A")])
+    doc, _ = record_to_doc(record, nlp)
+    assert doc.user_data["misaligned_example"] == "A 'D28 ce' in 'CD28 cells'"
 
 
 @pytest.mark.parametrize("words", [None, ["One", "two.", "Three", "four."]])

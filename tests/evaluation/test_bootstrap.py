@@ -51,19 +51,28 @@ def test_intervals_agree_with_scoring_every_sample(tables):
     """Each sample put together from docs and scored by the ordinary metrics."""
     drawn = bootstrap([unit_counts(table) for table in tables], samples=40, seed=3)
     weights = np.random.default_rng(3).multinomial(4, [0.25] * 4, size=40)
-    values = []
+    values, of_labels = [], []
     for found in (WEAK, GOOD):
-        rows = []
+        rows, labels = [], []
         for row in weights:
             docs = [i for i in range(4) for _ in range(row[i])]
             table = random_table([(GOLD[i], found[i]) for i in docs])
             score = strict(table)
             mean = macro(list(by_label(table).values()))["f"]
             rows.append([score.precision or 0, score.recall or 0, score.f or 0, mean])
+            each = by_label(table)
+            labels.append([each[name].f if name in each else None for name in tables[0].labels])
         values.append(np.array(rows))
+        of_labels.append(np.array(labels, dtype=float))
     for expected, interval in zip(values, drawn["intervals"]):
         for i, name in enumerate(MEASURES):
             assert interval[name] == pytest.approx(np.percentile(expected[:, i], [2.5, 97.5]))
+    for expected, intervals in zip(of_labels, drawn["by_label"]):
+        assert len(intervals) == len(tables[0].labels) > 1
+        for i, interval in enumerate(intervals):
+            edges = np.nanpercentile(expected[:, i], [2.5, 97.5])
+            assert interval == pytest.approx(edges)
+    assert np.isnan(of_labels[0]).any()  # in some samples a label does not occur
     (difference,) = drawn["differences"]
     gain = values[1][:, 2] - values[0][:, 2]
     assert (difference["from"], difference["to"]) == (0, 1)

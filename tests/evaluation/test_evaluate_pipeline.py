@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Tuple
 
 import pytest
 import spacy
@@ -11,7 +11,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from spacy_nested_ner.evaluation.scores.entities import read_entities
-from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
+from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, evaluate_predictions
 from spacy_nested_ner.evaluation.scores.own_thresholds import scored_components
 from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks, sets_sentences
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
@@ -283,3 +283,56 @@ def test_a_pipeline_that_has_learned_other_labels():
     (remark,) = remarks(found, "sc", known_labels(nlp, "sc"))
     assert remark.startswith("None of the labels of the pipeline (") and "(species)" in remark
     assert not known_labels(nlp, "other")
+
+
+def annotated(*entities: Tuple[int, int, str], words: str = "The IL-2 gene is active .") -> Doc:
+    doc = Doc(spacy.blank("xx").vocab, words=words.split())
+    doc.spans["sc"] = [Span(doc, *entity) for entity in entities]
+    return doc
+
+
+def test_given_predictions_are_paired_by_text():
+    """Those of one text in their order; tokens may differ, and so may the vocabularies."""
+    golds = [
+        annotated((1, 3, "DNA"), (1, 2, "PROT")),
+        annotated((0, 1, "X"), words="One ."),
+        annotated((1, 3, "DNA")),
+        annotated(words="Not predicted ."),
+    ]
+    golds.append(Doc(golds[0].vocab, words=["unannotated"]))
+    found = [
+        annotated((0, 1, "X"), words="Not asked ."),
+        annotated((1, 3, "DNA")),
+        annotated((0, 1, "X"), words="One."),
+        annotated((1, 2, "PROT")),
+    ]
+    found[1].spans["sc"].attrs["scores"] = [0.25]
+    result = evaluate_predictions(found, golds)
+    table = result.run.table
+    # right: DNA of the first. X is another span: without a blank the token has the full stop.
+    assert (int(table.right.sum()), int(table.predicted.sum()), int(table.gold.sum())) == (1, 3, 4)
+    assert (result.missing, result.unasked, result.run.skipped) == (1, 1, 1)
+    assert table.score[table.right].tolist() == [0.25]
+    facts = result.to_dict()
+    assert facts["scored_on"] == "predictions" and facts["speed"]["words_per_second"] is None
+    assert [each.split(":")[0] for each in remarks(facts, "sc")] == [
+        "1 annotated docs are left out",
+        "1 predicted docs are left out",
+    ]
+
+
+def test_given_predictions_that_cannot_be_scored():
+    golds, other = [annotated((1, 3, "DNA"))], annotated((1, 2, "A"), words="Another text .")
+    with pytest.raises(ValueError, match="No text of the predictions is in the data"):
+        evaluate_predictions([other], golds)
+    other.spans["mine"] = other.spans.pop("sc")
+    with pytest.raises(ValueError, match="under spans key 'sc'; the docs use: 'mine'"):
+        evaluate_predictions([other], golds)
+    with pytest.raises(ValueError, match="No gold entities under spans key 'sc'"):
+        evaluate_predictions(golds, [annotated()])
+    facts = evaluate_predictions([annotated((1, 3, "RNA"))], golds).to_dict()
+    (remark,) = remarks(facts, "sc")
+    labels = "Labels of the predictions: RNA; of the gold data: DNA."
+    assert remark == f"No prediction is right. {labels}"
+    (remark,) = remarks(evaluate_predictions([annotated()], golds).to_dict(), "sc")
+    assert "Labels of the predictions: none" in remark

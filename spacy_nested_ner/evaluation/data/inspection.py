@@ -26,6 +26,7 @@ from spacy_nested_ner.corpora.statistics import (
     MISALIGNED,
     SplitStatistics,
     distinct_spans,
+    document_of,
     misaligned_labels,
 )
 from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
@@ -35,6 +36,8 @@ from spacy_nested_ner.pipeline.segments import cut_segments
 
 FEW = 5
 """So many rare labels or more are one warning."""
+SHARED = 0.05
+"""Share of the documents of dev that may be in train, too: where a corpus was cut."""
 SHOWN = 200
 """Characters of an example of a sentence: it may be a whole doc."""
 PERCENTILES = (50, 90, 95, 99, 100)
@@ -45,16 +48,17 @@ class SplitInspection:
     """One data set.
 
     counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
-    texts. mentions: entities by text and label. repeated: spans that are there already with the
-    same label; they count once, as in the scores. contradicting: docs whose text is there already
-    with other entities. unannotated: docs without the spans key. lost:
-    entities that a pipe cannot learn from, by reason, see `gold_segments`. tokens: see
-    `compare_tokens`.
+    texts. doc_ids: of the documents that the docs are of. mentions: entities by text and label.
+    repeated: spans that are there already with the same label; they count once, as in the scores.
+    contradicting: docs whose text is there already with other entities. unannotated: docs without
+    the spans key. lost: entities that a pipe cannot learn from, by reason, see `gold_segments`.
+    tokens: see `compare_tokens`.
     """
 
     counts: SplitStatistics = field(default_factory=SplitStatistics)
     lengths: Dict[str, List[int]] = field(default_factory=dict)
     sentences: Counter = field(default_factory=Counter)
+    doc_ids: Set[str] = field(default_factory=set)
     mentions: Counter = field(default_factory=Counter)
     repeated: int = 0
     contradicting: int = 0
@@ -102,6 +106,8 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
         for span in entities:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
+        if (name := document_of(doc)) is not None:
+            found.doc_ids.add(name)
         found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
         places = frozenset((span.start_char, span.end_char, span.label_) for span in entities)
         if doc.text.strip() and annotated.setdefault(doc.text, places) != places:
@@ -124,7 +130,8 @@ def _plain(span: Span) -> str:
 
 
 def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
-    """How much of dev is in train: sentences by their text, entities by text and label."""
+    """How much of dev is in train: sentences by their text, documents by their ids, entities by
+    text and label."""
     common = [text for text in dev.sentences if text in train.sentences]
     longest = sorted(common, key=len, reverse=True)[:3]
     seen = sum(count for mention, count in dev.mentions.items() if mention in train.mentions)
@@ -132,6 +139,8 @@ def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
     return {
         "sentences": sum(dev.sentences[text] for text in common),
         "sentences_percent": _percent(sum(dev.sentences[text] for text in common), dev.sentences),
+        "document_ids": len(dev.doc_ids & train.doc_ids),
+        "document_ids_of_dev": len(dev.doc_ids),
         "examples": [_shortened(each) for each in longest],
         "entities_seen": seen,
         "entities_seen_percent": 100 * seen / total if total else 0.0,
@@ -288,6 +297,13 @@ def _warnings(report: Mapping[str, Any], rare: int) -> Iterator[str]:
                 f"{common['sentences']} sentences of dev ({common['sentences_percent']:.1f} %) are "
                 "also in train, word for word."
             )
+        if common["document_ids"] > SHARED * common["document_ids_of_dev"]:
+            yield (
+                f"{common['document_ids']} of {common['document_ids_of_dev']} documents of dev "
+                "(doc_id) are in train, too. What is alike within a document, or an author, makes "
+                "the scores on dev too high. (If the ids only count the texts of each file, all is "
+                "well.)"
+            )
     for row in report["limits"]:
         yield from _limit_warnings(row)
 
@@ -306,7 +322,7 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{sum(left_out.values())} entities of {split} are not in it, because they begin or "
             f"end inside a token and convert left them out: {of_all(left_out, found['labels'])}. "
-            "Their words count as words without an entity."
+            f"{_first(found)}Their words count as words without an entity."
         )
     for reason, count in found.get("lost", {}).items():
         remedy = LOST_REMEDY[reason]
@@ -330,6 +346,11 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("same_span_labels"):
         pairs = sum(found["same_span_labels"].values())
         yield f"{pairs} pairs of labels in {split} share a span; leave labels_per_span at null."
+
+
+def _first(found: Mapping[str, Any]) -> str:
+    example = found["misaligned_example"]
+    return f"The first: {example}. " if example else ""
 
 
 def _limit_warnings(row: Mapping[str, Any]) -> Iterator[str]:

@@ -5,7 +5,7 @@ one they would give intervals that are too narrow."""
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 
@@ -34,21 +34,27 @@ def unit_counts(table: EntityTable) -> np.ndarray:
 
 def bootstrap(
     counts: Sequence[np.ndarray], samples: int = 1000, seed: int = 0
-) -> Dict[str, List[Dict[str, Any]]]:
+) -> Dict[str, List[Any]]:
     """Draw units with replacement, the same ones for all pipelines, and score each sample.
 
     counts: of each pipeline, see `unit_counts`; all on the same docs.
     RETURNS: "intervals", for each pipeline and measure (`MEASURES`) the `[low, high]` percentiles;
+        "by_label", for each pipeline and label those of F, of the samples in which it is defined;
         "differences", for each pair and measure how much better the second is than the first,
         its percentiles, and the share of samples in which it is better (a draw counts half).
     """
-    drawn = [np.concatenate(parts) for parts in zip(*_samples(counts, samples, seed))]
+    results = [np.concatenate(parts) for parts in zip(*_samples(counts, samples, seed))]
+    drawn, labels = zip(*(np.split(each, [len(MEASURES)], axis=1) for each in results))
     points = [_measures(np.ones((1, len(each))), each)[0] for each in counts]
     tail = 50 * (1 - LEVEL)
 
     def interval(values: np.ndarray) -> Dict[str, List[float]]:
         edges = np.percentile(values, [tail, 100 - tail], axis=0).T.tolist()
         return dict(zip(MEASURES, edges))
+
+    def of_label(values: np.ndarray) -> Optional[List[float]]:
+        defined = values[~np.isnan(values)]
+        return np.percentile(defined, [tail, 100 - tail]).tolist() if len(defined) else None
 
     differences = []
     for a, b in combinations(range(len(drawn)), 2):
@@ -64,7 +70,11 @@ def bootstrap(
             for i, name in enumerate(MEASURES)
         }
         differences.append({"from": a, "to": b, **measures})
-    return {"intervals": [interval(values) for values in drawn], "differences": differences}
+    return {
+        "intervals": [interval(values) for values in drawn],
+        "by_label": [[of_label(values) for values in each.T] for each in labels],
+        "differences": differences,
+    }
 
 
 def _samples(counts: Sequence[np.ndarray], samples: int, seed: int) -> Iterator[List[np.ndarray]]:
@@ -79,23 +89,21 @@ def _samples(counts: Sequence[np.ndarray], samples: int, seed: int) -> Iterator[
 
 
 def _measures(weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """`(samples, measures)` float; what is not defined is 0. Labels that do not occur in a sample
-    are left out of its macro mean."""
+    """`(samples, measures + labels)` float; a measure that is not defined is 0. Labels that do not
+    occur in a sample are left out of its macro mean, and their F is NaN."""
     units, labels, _ = counts.shape
     totals = (weights @ counts.reshape(units, 3 * labels)).reshape(len(weights), labels, 3)
     right, predicted, gold = np.moveaxis(totals.sum(axis=1), -1, 0)
     both = totals[..., 1] + totals[..., 2]
     occur = np.maximum((both > 0).sum(axis=1), 1)
     per_label = _ratio(2 * totals[..., 0], both)
-    return np.stack(
-        [
-            _ratio(right, predicted),
-            _ratio(right, gold),
-            _ratio(2 * right, predicted + gold),
-            per_label.sum(axis=1) / occur,
-        ],
-        axis=1,
-    )
+    measures = [
+        _ratio(right, predicted),
+        _ratio(right, gold),
+        _ratio(2 * right, predicted + gold),
+        per_label.sum(axis=1) / occur,
+    ]
+    return np.column_stack([*measures, np.where(both > 0, per_label, np.nan)])
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from spacy.tokens import Doc
 
-from spacy_nested_ner.corpora.statistics import nesting
+from spacy_nested_ner.corpora.statistics import document_of, nesting
 from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
 from spacy_nested_ner.pipeline.tokens import is_space
 
@@ -104,9 +104,8 @@ def entity_table(
         gold = read_entities(reference, spans_key, ents) or {}
         places = _Text(reference)
         rows.extend(_rows(places, gold, predicted, docs, sentences))
-        name = reference.user_data.get("doc_id")
-        key = docs if name in (None, "") else str(name)
-        text_of_doc.append(texts.setdefault(key, len(texts)))
+        name = document_of(reference)
+        text_of_doc.append(texts.setdefault(docs if name is None else name, len(texts)))
         docs += 1
         sentences += len(places.sentence_starts)
         words += len(places.word_starts)

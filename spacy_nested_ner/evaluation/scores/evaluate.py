@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Set
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -42,7 +42,7 @@ from spacy_nested_ner.evaluation.scores.report import (
 )
 from spacy_nested_ner.pipeline.gold import same_tokens
 
-RAW, GOLD = "raw text", "gold tokens"
+RAW, GOLD, GIVEN = "raw text", "gold tokens", "predictions"
 
 Progress = Callable[[Iterator[Doc], int, str], Iterable[Doc]]
 
@@ -52,12 +52,13 @@ class Evaluation:
     """What a pipeline predicts, on both kinds of tokens.
 
     run: what all scores are of. scored_on: "raw text", or "gold tokens" where the text of a doc is
-        not known or only they are asked for. raw: from raw text, None if not asked for; where the
-        text is not known, from its words joined by blanks. gold: with gold tokens and sentences;
-        the same as `raw` where no doc differs. without_text: docs of which only the words are
-        known. other_tokens, other_sentences: docs whose tokens, or sentences, are not those that
-        the pipeline makes. cut: docs without sentence boundaries, in which the pipeline sets some.
-        thresholds: see `threshold_facts`.
+        not known or only they are asked for, or "predictions" that were given. raw: from raw text,
+        None if not asked for; where the text is not known, from its words joined by blanks. gold:
+        with gold tokens and sentences; the same as `raw` where no doc differs. without_text: docs
+        of which only the words are known. other_tokens, other_sentences: docs whose tokens, or
+        sentences, are not those that the pipeline makes. cut: docs without sentence boundaries, in
+        which the pipeline sets some. thresholds: see `threshold_facts`. missing: annotated docs
+        without a prediction, which are left out. unasked: predicted docs that are not in the data.
     """
 
     run: Run
@@ -69,6 +70,8 @@ class Evaluation:
     other_sentences: int
     cut: int
     thresholds: List[Dict[str, Any]]
+    missing: int = 0
+    unasked: int = 0
 
     def to_dict(self) -> Dict[str, Any]:
         """All numbers, ready for JSON; docs/guide/evaluation.md says what each one is."""
@@ -80,6 +83,8 @@ class Evaluation:
             "documents_with_other_tokens": self.other_tokens,
             "documents_with_other_sentences": self.other_sentences,
             "documents_cut_into_sentences": self.cut,
+            "documents_without_prediction": self.missing,
+            "predicted_documents_not_in_data": self.unasked,
             "thresholds": self.thresholds,
             **scores(self.run),
         }
@@ -102,9 +107,7 @@ def evaluate_pipeline(
         docs, is given how many there will be and what they are predicted from.
     RAISES (ValueError): As `run_pipeline`, and for a component that was never trained.
     """
-    chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
-    if not any(read_entities(doc, spans_key, ents) for doc in chosen):
-        raise ValueError(no_gold(references, spans_key, "use them with --ents"))
+    chosen = _annotated(references, spans_key, ents)
     components = _trained_components(nlp, chosen, spans_key)
     predict = _Predictor(nlp, spans_key, ents, components, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
@@ -142,6 +145,54 @@ def evaluate_pipeline(
             for key, each in components.items()
         ],
     )
+
+
+def evaluate_predictions(
+    predictions: Sequence[Doc], references: Sequence[Doc], spans_key: str = "sc", ents: bool = False
+) -> Evaluation:
+    """Score predictions that are there already: of several pipelines together, of another tool, or
+    of another annotator.
+
+    Docs are paired by their text, whitespace aside; of those with the same text the first with the
+    first, and so on.
+
+    ents: see `read_entities`.
+    RAISES (ValueError): If nothing is annotated, nothing is predicted, or no text is in both.
+    """
+    chosen = _annotated(references, spans_key, ents)
+    answers = [doc for doc in predictions if is_annotated(doc, spans_key, ents)]
+    if not answers:
+        used = ", ".join(sorted({repr(key) for doc in predictions for key in doc.spans})) or "none"
+        raise ValueError(
+            f"There are no predictions under spans key {spans_key!r}; the docs use: {used}. Choose "
+            "the key with --spans-key; gold and predictions are read from the same one."
+        )
+    of_text: Dict[str, Deque[Doc]] = defaultdict(deque)
+    for doc in answers:
+        of_text[_solid(doc)].append(doc)
+    pairs = [(doc, mine.popleft()) for doc in chosen if (mine := of_text[_solid(doc)])]
+    if not pairs:
+        raise ValueError(
+            "No text of the predictions is in the data. Predict on the texts of the data."
+        )
+    docs = [doc for doc, _ in pairs]
+    found = [read_entities(doc, spans_key, ents) or {} for _, doc in pairs]
+    table = entity_table(docs, found, spans_key, ents)
+    run = Run(table, len(references) - len(chosen), 0.0, sum(map(len, docs)))
+    missing, unasked = len(chosen) - len(docs), len(answers) - len(docs)
+    return Evaluation(run, GIVEN, None, table, 0, 0, 0, 0, [], missing, unasked)
+
+
+def _solid(doc: Doc) -> str:
+    return "".join(doc.text.split())
+
+
+def _annotated(references: Sequence[Doc], spans_key: str, ents: bool) -> List[Doc]:
+    """RAISES (ValueError): If none of them has an entity."""
+    chosen = [doc for doc in references if is_annotated(doc, spans_key, ents)]
+    if not any(read_entities(doc, spans_key, ents) for doc in chosen):
+        raise ValueError(no_gold(references, spans_key, "use them with --ents"))
+    return chosen
 
 
 def _trained_components(

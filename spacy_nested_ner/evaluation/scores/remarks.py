@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from spacy.language import Language
+from spacy.tokens import Doc
 
+from spacy_nested_ner.corpora.statistics import misaligned_labels
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 
 WORTH_A_REMARK = 0.01
@@ -133,6 +135,17 @@ def left_out(lost: Mapping[str, int], kept: Mapping[str, int]) -> Optional[str]:
     )
 
 
+def predictions_lack(predicted: Sequence[Doc]) -> Iterator[str]:
+    """That predictions from `convert`, those of an annotator, lack entities that fit no token."""
+    lost = misaligned_labels(predicted)
+    if lost:
+        yield (
+            f"{lost.total()} predicted entities begin or end inside a token, so convert left them "
+            f"out and they are missing from these scores: {some(sorted(lost))}. With --tokens cut "
+            "or character it keeps them."
+        )
+
+
 def remarks(
     found: Dict[str, Any],
     spans_key: str,
@@ -147,8 +160,20 @@ def remarks(
         for label, each in found["strict"]["by_label"].items()
     }
     little = remark(counts, own, known)
+    if found["scored_on"] == "predictions":
+        little = _none_right(counts)
     if little is not None:
         yield little
+    if found["documents_without_prediction"]:
+        yield (
+            f"{found['documents_without_prediction']} annotated docs are left out: their texts are "
+            "not among the predictions."
+        )
+    if found["predicted_documents_not_in_data"]:
+        yield (
+            f"{found['predicted_documents_not_in_data']} predicted docs are left out: their texts "
+            "are not among the annotated docs."
+        )
     if found["raw_text"] is None:
         return
     raw, gold = found["raw_text"]["f"], found["gold_tokens"]["f"]
@@ -158,6 +183,18 @@ def remarks(
     yield (
         f"F is {100 * raw:.2f} on {text} and {100 * gold:.2f} with gold tokens and sentences. "
         + " ".join(_remedies(found, raw > gold, own_sentences))
+    )
+
+
+def _none_right(by_label: Mapping[str, PRF]) -> Optional[str]:
+    """That no given prediction is right, with the labels."""
+    if any(score.right for score in by_label.values()):
+        return None
+    predicted = sorted(label for label, score in by_label.items() if score.predicted)
+    gold = sorted(label for label, score in by_label.items() if score.gold)
+    return (
+        f"No prediction is right. Labels of the predictions: {some(predicted) or 'none'}; of the "
+        f"gold data: {some(gold)}."
     )
 
 

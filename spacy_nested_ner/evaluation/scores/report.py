@@ -176,6 +176,9 @@ def compare_runs(
         return None
     counts = [unit_counts(run.table) for run in runs]
     drawn = bootstrap(counts, samples, seed)
+    drawn["by_label"] = [
+        dict(zip(run.table.labels, each)) for run, each in zip(runs, drawn["by_label"])
+    ]
     units = len(counts[0])
     drawn_from = {"texts" if units < runs[0].table.docs else "docs": units}
     return {"samples": samples, "seed": seed, "level": LEVEL, "drawn": drawn_from, **drawn}
