@@ -243,9 +243,11 @@ def test_the_guide(model, tmp_path, monkeypatch):
     spacy.load(model).to_disk("model-best")
     write(Path("texts.jsonl"), *TEXTS, *NEW)
     text = GUIDE.read_text("utf8")
-    commands = re.findall(r"^python -m spacy nested-ner (.*)$", text, re.M)
-    assert [command.split()[0] for command in commands] == [*["pick", "convert"] * 3, "pick"]
-    again = commands.pop()
+    commands = guide_commands()
+    agreement = ["convert", "convert", "evaluate"]
+    names = [*["pick", "convert"] * 3, "pick", *agreement]
+    assert [command.split()[0] for command in commands] == names
+    *commands, again = commands[: -len(agreement)]
     for command in commands:
         if command.startswith("convert"):
             tool, export = shlex.split(command)[1:3]
@@ -266,26 +268,40 @@ def test_the_guide(model, tmp_path, monkeypatch):
     assert left == {doc.text for doc in docs[:2]}
 
 
-def guide_code(word: str) -> str:
-    """The one block of Python in the guide with that word."""
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf8"), re.S)
-    (code,) = (block for block in blocks if word in block)
-    return code
+def guide_commands() -> List[str]:
+    return re.findall(r"^python -m spacy nested-ner (.*)$", GUIDE.read_text("utf8"), re.M)
 
 
-def test_agreement_by_the_guide(tmp_path, monkeypatch, capsys):
+def test_agreement_by_the_guide(tmp_path, monkeypatch):
+    """Of three texts both have annotated two."""
     monkeypatch.chdir(tmp_path)
-    nested = [{"start": 4, "end": 14, "label": "ORG"}, {"start": 4, "end": 6, "label": "GPE"}]
-    annotated = {
-        "ann": [("The US embassy", nested), ("In Oslo", []), ("Nobody", [])],
-        "bob": [("In Oslo", []), (" The US embassy", [{"start": 5, "end": 15, "label": "ORG"}])],
-    }
-    for name, texts in annotated.items():
-        rows = ({"text": text, "spans": spans, "answer": "accept"} for text, spans in texts)
-        Path("export.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf8")
-        run("convert", "prodigy", "train=export.jsonl", name)
-    exec(guide_code("score_nested"), {})
-    assert capsys.readouterr().out == "2 texts, 67%\nGPE: 0%\nORG: 100%\n"
+
+    def task(number: int, text: str, **spans: Any) -> Any:
+        annotations = [
+            {
+                "completed_by": {"ann": 1, "bob": 2}[name],
+                "result": [
+                    {"value": {"start": start, "end": end, "labels": [label]}}
+                    for start, end, label in places
+                ],
+            }
+            for name, places in spans.items()
+        ]
+        return {"id": number, "data": {"text": text}, "annotations": annotations}
+
+    tasks = [
+        task(1, "The US embassy", ann=[(4, 14, "ORG"), (4, 6, "GPE")], bob=[(4, 14, "ORG")]),
+        task(2, "In Oslo", ann=[], bob=[]),
+        task(3, "Nobody", ann=[]),
+    ]
+    Path("export.json").write_text(json.dumps(tasks), "utf8")
+    *commands, last = guide_commands()[-3:]
+    for command in commands:
+        run(*shlex.split(command))
+    printed = " ".join(run(*shlex.split(last)).output.split())
+    assert "strict micro 100.00 50.00 66.67 1 2" in printed
+    assert "GPE - 0.00 0.00 0 1" in printed and "ORG 100.00 100.00 100.00 1 1" in printed
+    assert "1 annotated docs are left out" in printed
 
 
 def accept(tool: str, path: str) -> None:

@@ -32,14 +32,16 @@ from spacy_nested_ner.corpora.spans import Dropped
 
 @dataclass(frozen=True)
 class LabelStudioSettings:
-    """text: the field of a task's data with the text, `value="$text"` in the labelling setup."""
+    """text: the field of a task's data with the text, `value="$text"` in the labelling setup.
+    annotator: id or email; only the annotations of this one are read."""
 
     text: str = "text"
+    annotator: str = ""
 
 
 @readers.register("label-studio")
 def read_label_studio(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Label Studio JSON or JSON-MIN (setting: text)"""
+    """Label Studio JSON or JSON-MIN (settings: text, annotator)"""
     settings = with_settings(LabelStudioSettings(), options.settings)
     read: Set[int] = set()
 
@@ -47,7 +49,7 @@ def read_label_studio(path: Path, options: ReadOptions) -> Iterator[Record]:
         task = _task_of(item, place, settings.text)
         if task in read:
             return Dropped({_FURTHER: 1})
-        outcome = _record(item, place, name, split, options, settings.text)
+        outcome = _record(item, place, name, split, options, settings)
         if task is not None and isinstance(outcome, Record):
             read.add(task)
         return outcome
@@ -63,10 +65,15 @@ def _task_of(item: Object, place: Place, text_field: str) -> Optional[int]:
 
 
 def _record(
-    item: Object, place: Place, name: str, split: str, options: ReadOptions, text_field: str
+    item: Object,
+    place: Place,
+    name: str,
+    split: str,
+    options: ReadOptions,
+    settings: LabelStudioSettings,
 ) -> Outcome:
-    text = field(item.get("data", item), text_field, str, *place)
-    regions, omitted = _regions(item, place)
+    text = field(item.get("data", item), settings.text, str, *place)
+    regions, omitted = _regions(item, place, settings.annotator)
     if regions is None:
         return omitted
     spans = []
@@ -86,24 +93,37 @@ def _record(
     return record
 
 
-def _regions(item: Object, place: Place) -> Tuple[Optional[List[Object]], Dropped]:
+def _regions(item: Object, place: Place, annotator: str) -> Tuple[Optional[List[Object]], Dropped]:
     """Values of the annotation that counts, None without any, and what was left out: the ground
-    truth if one is marked, otherwise the first that was not cancelled."""
+    truth if one is marked, otherwise the first that was not cancelled. annotator: see
+    `LabelStudioSettings`."""
     if "data" not in item:
         listed = _regions_of_min(item, place)
+        if listed is not None and not _is_by(item.get("annotator"), annotator):
+            return None, Dropped({_OF_ANOTHER: 1})
         return listed, Dropped() if listed is not None else Dropped({NOT_ANNOTATED: 1})
     annotations = objects(item, "annotations" if "annotations" in item else "completions", *place)
     valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
     if not valid:
         return None, Dropped({NOT_ANNOTATED: 1})
-    chosen = next((a for a in valid if a.get("ground_truth")), valid[0])
-    omitted = Dropped({_FURTHER: len(valid) - 1})
+    mine = [each for each in valid if _is_by(each.get("completed_by"), annotator)]
+    if not mine:
+        return None, Dropped({_OF_ANOTHER: len(valid)})
+    omitted = +Dropped({_OF_ANOTHER: len(valid) - len(mine), _FURTHER: len(mine) - 1})
+    chosen = next((a for a in mine if a.get("ground_truth")), mine[0])
     results = objects(chosen, "result", *place)
     regions = [field(result, "value", dict, *place) for result in results if "value" in result]
-    return regions, +omitted
+    return regions, omitted
+
+
+def _is_by(who: Any, annotator: str) -> bool:
+    """who: an id, or the object of a person."""
+    names = [who.get("id"), who.get("email")] if isinstance(who, dict) else [who]
+    return not annotator or annotator in map(str, names)
 
 
 _FURTHER = ("further annotation of a task", "")
+_OF_ANOTHER = ("annotation of another annotator", "")
 
 
 def _regions_of_min(item: Object, place: Place) -> Optional[List[Object]]:

@@ -180,6 +180,53 @@ def test_label_studio_counts_of_characters(tmp_path):
         read("label-studio", path)
 
 
+def annotation(end: int, label: str, **more):
+    value = {"start": 0, "end": end, "labels": [label]}
+    return {"result": [{"type": "labels", "value": value}], **more}
+
+
+BOB = {"id": 7, "email": "bob@x.org"}
+
+
+@pytest.mark.parametrize("bob, name", [(7, "7"), (BOB, "7"), (BOB, "bob@x.org")])
+def test_one_annotator_of_label_studio(tmp_path, bob, name):
+    items = [
+        {
+            "id": 1,
+            "data": {"text": "IL-2 gene"},
+            "annotations": [
+                annotation(4, "PROT", completed_by=3, ground_truth=True),
+                annotation(9, "DNA", completed_by=bob),
+            ],
+        },
+        {
+            "id": 2,
+            "data": {"text": "IL-3 gene"},
+            "annotations": [annotation(4, "PROT", completed_by=3)],
+        },
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(items), encoding="utf8")
+    (record,) = read("label-studio", path, settings={"annotator": name})
+    assert entities(record) == [("IL-2 gene", "DNA")]
+    assert record.dropped == {("annotation of another annotator", ""): 2}
+    both = read("label-studio", path)
+    assert [entities(each) for each in both] == [[("IL-2", "PROT")], [("IL-3", "PROT")]]
+
+
+def test_one_annotator_of_label_studio_min(tmp_path):
+    task = {"text": "The US Court", "id": 1}
+    path = write_min(
+        tmp_path,
+        {**task, "label": [region(4, 12, "US Court", "ORG")], "annotator": 1, "annotation_id": 11},
+        {**task, "label": [region(4, 12, "US Court", "PER")], "annotator": 2, "annotation_id": 12},
+        {"text": "Rome", "id": 2, "label": [], "annotator": 2, "annotation_id": 13},
+    )
+    first, second = read("label-studio", path, settings={"annotator": "2"})
+    assert entities(first) == [("US Court", "PER")] and not second.spans
+    assert first.dropped + second.dropped == {("annotation of another annotator", ""): 1}
+
+
 def test_label_studio_min():
     (record,) = read("label-studio", TOOLS / "label_studio_min.json")
     assert entities(record) == [("Rome", "GPE")]
