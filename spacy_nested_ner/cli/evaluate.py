@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+from itertools import chain
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -113,7 +114,8 @@ def evaluate_cli(
     """
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path, predictions=True)
-        keep_inputs(output_path, data_path)
+        given = [path for path in map(Path, models or []) if is_data(path)]
+        keep_inputs(output_path, data_path, *given)
         use_gpu(gpu_id)
         report = evaluate(
             models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens
@@ -148,46 +150,46 @@ def evaluate(
     from spacy_nested_ner.evaluation.scores.remarks import (
         known_labels,
         left_out,
-        predictions_lack,
         remarks,
         sets_sentences,
     )
     from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
 
-    runs: List[Run] = []
-    pipelines: List[Dict[str, Any]] = []
+    results: Dict[int, Tuple[Run, Dict[str, Any], List[str]]] = {}
     warnings = read_as_one(data_path)
-    for model, name in zip(models, short_names(models)):
-        given = is_data(Path(model))
-        nlp = blank_pipeline("xx") if given else load_pipeline(model)
+    names = short_names(models)
+    # Predictions first: what is wrong with them is told before a pipeline has run.
+    for i in sorted(range(len(models)), key=lambda i: not is_data(Path(models[i]))):
+        given = is_data(Path(models[i]))
+        nlp = blank_pipeline("xx") if given else load_pipeline(models[i])
         docs = read_gold(nlp, data_path)
-        if not runs:
+        if not results:
             warnings += not_gold(docs, data_path, [spans_key])
             misaligned = misaligned_labels(docs)
-        about = f"{name}: " if len(models) > 1 else ""
         try:
             if given:
-                predicted = read_gold(nlp, Path(model))
+                predicted = read_gold(nlp, Path(models[i]))
                 found = evaluate_predictions(predicted, docs, spans_key, ents)
-                warnings += [about + each for each in predictions_lack(predicted)]
             else:
                 found = evaluate_pipeline(
                     nlp, docs, spans_key, ents, batch_size, gold_tokens, _progress
                 )
         except ValueError as err:
-            raise ValueError(f"{model} on {data_path}: {err}") from err
+            raise ValueError(f"{models[i]} on {data_path}: {err}") from err
         if found.missing and len(models) > 1:
             raise ValueError(
-                f"{model} has no predictions for {found.missing} docs of {data_path}, so that it "
-                "cannot be compared with others. Give it alone, or predict on all docs."
+                f"{models[i]} has no predictions for {found.missing} docs of {data_path}, so that "
+                "it cannot be compared with others. Give it alone, or predict on all docs."
             )
-        runs.append(found.run)
+        about = f"{names[i]}: " if len(models) > 1 else ""
         parts = list(nlp.pipe_names)
-        pipelines.append({"name": name, "model": model, "components": parts, **found.to_dict()})
+        numbers = {"name": names[i], "model": models[i], "components": parts, **found.to_dict()}
         known = [] if ents else known_labels(nlp, spans_key)
-        more = remarks(pipelines[-1], spans_key, known, sets_sentences(nlp))
-        warnings += [about + remark for remark in more]
+        more = remarks(numbers, spans_key, known, sets_sentences(nlp))
+        results[i] = found.run, numbers, [about + remark for remark in more]
         del nlp, docs  # one pipeline at a time is in memory
+    runs, pipelines, remarked = zip(*(results[i] for i in range(len(models))))
+    warnings += chain(*remarked)
     data = {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])}
     data["misaligned"] = dict(misaligned)
     gold = {label: each["gold"] for label, each in pipelines[0]["strict"]["by_label"].items()}
@@ -195,7 +197,7 @@ def evaluate(
         warnings.append(missing)
     return {
         "data": data,
-        "pipelines": pipelines,
+        "pipelines": list(pipelines),
         "bootstrap": compare_runs(runs, samples, seed),
         "warnings": warnings,
         "spacy_nested_ner": __version__,
@@ -238,7 +240,8 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
         _print_calibration(names, pipelines)
     _print_thresholds(names, pipelines)
     if len(names) == 1 and not verbose:
-        msg.text(_last_line(pipelines[0], report["bootstrap"]))
+        if line := _last_line(pipelines[0], report["bootstrap"]):
+            msg.text(line)
     else:
         _print_other(names, pipelines, verbose)
         if report["bootstrap"] is not None:
@@ -425,7 +428,10 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
         ("words per second", *(_speed(p) for p in pipelines)),
     ]
     rows = rows if verbose else rows[2:]
-    print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
+    if all(p["scored_on"] == "predictions" for p in pipelines):
+        rows = rows[:-1]
+    if rows:
+        print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
 
 
 def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str:

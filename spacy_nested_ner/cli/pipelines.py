@@ -30,13 +30,15 @@ def check_arguments(
             raise ValueError(f"MODEL is missing, there is only {data_path}. {order}")
         what = "a .spacy file or folder with gold annotation"
         raise ValueError(f"DATA is missing, {what}; there is only {data_path}. {order}")
-    swapped = (data_path / "config.cfg").is_file()
-    for model in map(Path, models):
-        if is_data(model) and (swapped or not predictions):
+    is_pipeline = (data_path / "config.cfg").is_file()
+    is_name = not data_path.suffix and not data_path.exists()  # of a package
+    for model in filter(is_data, map(Path, models)):
+        if not predictions or is_pipeline or is_name:
             raise ValueError(
                 f"{model} is gold data, but a pipeline is expected in its place. {order}"
             )
-    if swapped:
+        check_data(model, "predictions")
+    if is_pipeline:
         raise ValueError(
             f"{data_path} is a pipeline, but gold data is expected in its place. {order}"
         )
@@ -55,8 +57,10 @@ def short_names(models: Sequence[str], least: int = 1) -> List[str]:
 
 
 def is_data(path: Path) -> bool:
-    """Whether it is meant as a file of docs, be it there or not."""
-    return path.suffix == ".spacy" and not path.is_dir()
+    """Whether it is meant as a file of docs, be it there or not, or a folder with such files."""
+    if path.is_dir():
+        return not (path / "config.cfg").is_file() and any(path.glob("*.spacy"))
+    return path.suffix == ".spacy"
 
 
 def read_as_one(data_path: Path) -> List[str]:

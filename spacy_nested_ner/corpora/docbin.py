@@ -60,22 +60,22 @@ def spacy_files(path: Path) -> List[Path]:
         return list(walk_corpus(path.resolve(), ".spacy"))
 
 
-def check_data(path: Path) -> List[Path]:
+def check_data(path: Path, what: str = "gold data") -> List[Path]:
     """`spacy_files`, or ValueError if there are none, or if they are no regular files with this
     ending. What a killed conversion left is settled first."""
     settle(path.parent)
     if not path.exists():
-        raise ValueError(f"{path}: no such file. Expected gold data, a .spacy file or folder.")
+        raise ValueError(f"{path}: no such file. Expected {what}, a .spacy file or folder.")
     if path.is_dir():
         settle(path)
     elif path.suffix != ".spacy":  # spaCy's reader would find nothing in it and only warn
         raise ValueError(f"{path} is not a .spacy file. Convert the corpus first.")
     files = spacy_files(path)
     if not files:
-        raise ValueError(f"{path} is a folder without .spacy files. Expected gold data.")
+        raise ValueError(f"{path} is a folder without .spacy files. Expected {what}.")
     for file in files:
         if not file.is_file():
-            raise ValueError(f"{file} is not a regular file. Expected gold data in a .spacy file.")
+            raise ValueError(f"{file} is not a regular file. Expected {what} in a .spacy file.")
     return files
 
 

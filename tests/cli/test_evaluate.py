@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from typer.testing import CliRunner
 from spacy_nested_ner.cli import evaluate, nested_ner_cli
 from tests.cli.commands import page_data, run
 from tests.conftest import make_examples, make_pipeline
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "evaluation.md"
 
 
 def save_rules(path: Path, label: str) -> None:
@@ -53,6 +57,7 @@ def test_evaluate_one_pipeline(folder, tmp_path):
     assert "DNA 100.00 100.00 100.00 6 6" in printed
     assert "9 docs" in printed and "12 gold entities" in printed
     assert set(report["bootstrap"]["intervals"][0]) == {"p", "r", "f", "macro_f"}
+    assert report["bootstrap"]["by_label"] == [{"DNA": [1.0, 1.0], "protein": [0.0, 0.0]}]
     same = "the pipeline makes the same tokens and sentences as the data."
     assert f"Scored on raw text: {same}" in printed
     assert "depth" not in printed
@@ -270,6 +275,16 @@ def test_another_annotator_is_scored(folder, annotators, tmp_path):
     (found,) = json.loads(output.read_text("utf8"))["pipelines"]
     assert (found["scored_on"], found["components"]) == ("predictions", [])
     assert found["model"] == str(annotators)
+    printed = run("evaluate", annotators, annotators.parent, folder / "gold.spacy")
+    assert printed.count("strict micro 66.67 66.67 12") == 1 and "words per second" not in printed
+    printed = run("card", folder / "right" / "model", output, code=1)
+    assert "has scores of predictions, not of a pipeline. Evaluate the pipeline." in printed
+
+
+def test_predictions_are_not_overwritten(folder, annotators):
+    before = annotators.read_bytes()
+    printed = run("evaluate", annotators, folder / "gold.spacy", "-o", annotators, code=1)
+    assert "is to be read and to be written" in printed and annotators.read_bytes() == before
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -277,6 +292,8 @@ def test_predictions_beside_a_pipeline(folder, annotators, first):
     pair = [annotators, folder / "right" / "model"]
     printed = run("evaluate", *(pair if first else pair[::-1]), folder / "gold.spacy", "--verbose")
     assert "Scored on raw text" in printed and "strict micro 66.67 66.67 12" in printed
+    named = "train.spacy model" if first else "model train.spacy"
+    assert f"F by score {named} gold" in printed
     assert ("words per second - " in printed) == first
 
 
@@ -284,14 +301,28 @@ def test_predictions_of_some_docs_are_not_compared_with_others(folder, annotator
     docs = list(DocBin().from_disk(annotators).get_docs(spacy.blank("en").vocab))
     DocBin(docs=docs[1:]).to_disk(annotators)
     printed = run("evaluate", annotators, folder / "gold.spacy")
-    assert "1 annotated docs are left out: their texts are not among the predictions." in printed
-    pipeline = folder / "right" / "model"
+    assert "1 annotated docs are left out: no prediction is left with their text." in printed
+    pipeline = folder / "untrained"  # which is not run before
     printed = run("evaluate", pipeline, annotators, folder / "gold.spacy", code=1)
     assert "train.spacy has no predictions for 1 docs of" in printed
 
 
 def test_predictions_that_are_not_there(folder, tmp_path):
     printed = run("evaluate", tmp_path / "no.spacy", folder / "gold.spacy", code=1)
-    assert "no.spacy: no such file" in printed
+    assert "no.spacy: no such file. Expected predictions, a .spacy file or folder." in printed
     printed = run("threshold", folder / "gold.spacy", folder / "gold.spacy", code=1)
     assert "gold.spacy is gold data, but a pipeline is expected in its place" in printed
+
+
+def test_the_vote_of_the_guide(folder, tmp_path, monkeypatch):
+    """Two rules of three find the DNA, one finds an RNA there."""
+    monkeypatch.chdir(tmp_path)
+    for name, model in (("piqn", "right"), ("two-stage", "wrong"), ("mrc", "right")):
+        shutil.copytree(folder / model / "model", tmp_path / name / "model-best")
+    shutil.copy(folder / "gold.spacy", tmp_path / "test.spacy")
+    text = GUIDE.read_text("utf8")
+    exec(re.search(r"```python\n(from collections import Counter.*?)```", text, re.S)[1], {})
+    (command,) = re.findall(r"^python -m spacy nested-ner (evaluate vote.*)$", text, re.M)
+    printed = run(*command.split())
+    scores = "strict micro 66.67 66.67 0.00 66.67 12"  # the vote, then each
+    assert scores in printed

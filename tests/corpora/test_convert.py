@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
+import pandas
 import pytest
 import spacy
 from spacy.tokens import DocBin
@@ -82,3 +85,24 @@ def test_no_record_or_doc_is_kept_until_the_end(tmp_path, monkeypatch):
     counts = convert_corpus(stream(), tmp_path, spacy.blank("en"))
     assert counts["train"].documents == len(docs) == 200
     assert most <= 3
+
+
+def test_tables_by_the_guide(tmp_path, monkeypatch):
+    """Twelve texts of four authors, two sentences each; one entity is nested, one inside a word."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(i, i % 4, "The US Supreme Court sat. It rose.") for i in range(12)]
+    texts = pandas.DataFrame(rows, columns=["text_id", "author", "text"])
+    spans = [(4, 20, "ORG"), (4, 6, "GPE"), (5, 6, "PER")]
+    entities = pandas.DataFrame(
+        [(i, *span) for i in range(12) for span in spans],
+        columns=["text_id", "start", "end", "label"],
+    )
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "corpora.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf8"), re.S)
+    (code,) = (block for block in blocks if "random_split" in block)
+    exec(code, {"texts": texts, "entities": entities})
+    splits = json.loads(Path("corpus/report.json").read_text("utf8"))["splits"]
+    found = {name: (s["documents"], s["document_ids"]) for name, s in splits.items()}
+    assert found == {"train": (18, 3), "dev": (6, 1), "test": (0, 0)}
+    assert splits["train"]["labels"] == {"ORG": 9, "GPE": 9}
+    assert splits["dev"]["dropped"] == {"misaligned": {"PER": 3}}

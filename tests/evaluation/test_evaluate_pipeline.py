@@ -315,10 +315,53 @@ def test_given_predictions_are_paired_by_text():
     assert table.score[table.right].tolist() == [0.25]
     facts = result.to_dict()
     assert facts["scored_on"] == "predictions" and facts["speed"]["words_per_second"] is None
+    assert facts["gold_tokens"] is None and facts["raw_text"] is None
     assert [each.split(":")[0] for each in remarks(facts, "sc")] == [
         "1 annotated docs are left out",
         "1 predicted docs are left out",
     ]
+
+
+def test_a_doc_without_predictions_has_found_nothing():
+    """It need not have the key, if another has it."""
+    golds = [annotated((1, 3, "DNA")), annotated((0, 1, "X"), words="One .")]
+    found = [annotated((1, 3, "DNA")), Doc(golds[0].vocab, words=["One", "."])]
+    result = evaluate_predictions(found, golds)
+    assert (result.missing, result.unasked) == (0, 0)
+    assert (int(result.run.table.right.sum()), int(result.run.table.gold.sum())) == (1, 2)
+
+
+def test_predictions_of_equal_texts_are_paired_by_their_ids():
+    golds = [annotated((1, 3, "DNA")), annotated((1, 2, "PROT")), annotated((0, 1, "X"))]
+    found = [annotated((0, 1, "X")), annotated((1, 2, "PROT")), annotated((1, 3, "DNA"))]
+    for doc, name in zip((*golds, *found), ("a", 2, None, None, 2, "a")):
+        doc.user_data["doc_id"] = name
+    assert evaluate_predictions(found, golds).run.table.right.sum() == 3
+
+
+def test_of_taught_spans_those_at_the_threshold_are_predictions():
+    doc = annotated((1, 3, "DNA"), (0, 1, "X"))
+    doc.spans["sc"].attrs["weights"] = [1.0, 0.2]
+    table = evaluate_predictions([doc], [annotated((1, 3, "DNA"))]).run.table
+    assert table.right.sum() == table.predicted.sum() == 1
+
+
+def test_entities_that_convert_left_out_of_predictions_are_told_of():
+    golds, found = [annotated((1, 3, "DNA"))], [annotated((1, 3, "DNA"))]
+    found[0].user_data["misaligned"] = ["PROT"]
+    result = evaluate_predictions(found, golds)
+    assert result.misaligned == {"PROT": 1}
+    (remark,) = remarks(result.to_dict(), "sc")
+    assert "1 predicted entities begin or end inside a token" in remark and "PROT" in remark
+    golds[0].user_data["misaligned"] = ["PROT"]  # the predictions were put into gold docs
+    assert not evaluate_predictions(found, golds).misaligned
+
+
+def test_predictions_with_labels_that_the_data_lack():
+    golds = [annotated((1, 3, "DNA")) for _ in range(20)]
+    found = [annotated((1, 3, "DNA" if i else "dna"), (1, 2, "prot")) for i in range(20)]
+    (remark,) = remarks(evaluate_predictions(found, golds).to_dict(), "sc")
+    assert "21 of 40 predictions have labels that the gold data lack (dna, prot)" in remark
 
 
 def test_given_predictions_that_cannot_be_scored():
@@ -326,7 +369,11 @@ def test_given_predictions_that_cannot_be_scored():
     with pytest.raises(ValueError, match="No text of the predictions is in the data"):
         evaluate_predictions([other], golds)
     other.spans["mine"] = other.spans.pop("sc")
-    with pytest.raises(ValueError, match="under spans key 'sc'; the docs use: 'mine'"):
+    with pytest.raises(ValueError, match="under spans key 'sc'; the docs use: 'mine'") as error:
+        evaluate_predictions([other], golds)
+    assert "--ents" not in str(error.value)
+    other.ents = [Span(other, 1, 2, "A")]
+    with pytest.raises(ValueError, match=r"Those in doc\.ents are scored with --ents"):
         evaluate_predictions([other], golds)
     with pytest.raises(ValueError, match="No gold entities under spans key 'sc'"):
         evaluate_predictions(golds, [annotated()])

@@ -83,6 +83,8 @@ def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
             place, label = found
             if place is None:
                 dropped["discontinuous", label] += 1
+            elif place[1] <= mark:
+                dropped["no text", label] += 1
             else:
                 start, end = place
                 spans.append((max(0, start - mark), end - mark, label))

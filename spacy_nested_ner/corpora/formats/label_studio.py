@@ -119,7 +119,7 @@ def _regions(item: Object, place: Place, annotator: str) -> Tuple[Optional[List[
 def _is_by(who: Any, annotator: str) -> bool:
     """who: an id, or the object of a person."""
     names = [who.get("id"), who.get("email")] if isinstance(who, dict) else [who]
-    return not annotator or annotator in map(str, names)
+    return not annotator or annotator.casefold() in (str(name).casefold() for name in names)
 
 
 _FURTHER = ("further annotation of a task", "")

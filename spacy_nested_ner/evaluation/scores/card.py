@@ -34,13 +34,15 @@ def described_meta(
 
     report: of `nested-ner evaluate` on one pipeline. about: see `FIELDS`.
 
-    Raises ValueError for a report on several pipelines.
+    Raises ValueError for a report on several pipelines, or on predictions.
     """
     if len(report["pipelines"]) != 1:
         raise ValueError(
             f"has scores of {len(report['pipelines'])} pipelines. Evaluate this one alone."
         )
     (scores,) = report["pipelines"]
+    if scores["scored_on"] == "predictions":
+        raise ValueError("has scores of predictions, not of a pipeline. Evaluate the pipeline.")
     key, found = report["data"]["spans_key"], scores["strict"]["micro"]
     performance = {f"spans_{key}_{part}": found[part] for part in "fpr"}
     per_label = scores["strict"]["by_label"]

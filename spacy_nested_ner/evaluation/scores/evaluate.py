@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Set
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from spacy_nested_ner.corpora.statistics import document_of, misaligned_labels
 from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
     EntityTable,
@@ -40,7 +53,7 @@ from spacy_nested_ner.evaluation.scores.report import (
     no_predictions,
     scores,
 )
-from spacy_nested_ner.pipeline.gold import same_tokens
+from spacy_nested_ner.pipeline.gold import keep_sure, same_tokens
 
 RAW, GOLD, GIVEN = "raw text", "gold tokens", "predictions"
 
@@ -54,37 +67,41 @@ class Evaluation:
     run: what all scores are of. scored_on: "raw text", or "gold tokens" where the text of a doc is
         not known or only they are asked for, or "predictions" that were given. raw: from raw text,
         None if not asked for; where the text is not known, from its words joined by blanks. gold:
-        with gold tokens and sentences; the same as `raw` where no doc differs. without_text: docs
-        of which only the words are known. other_tokens, other_sentences: docs whose tokens, or
-        sentences, are not those that the pipeline makes. cut: docs without sentence boundaries, in
-        which the pipeline sets some. thresholds: see `threshold_facts`. missing: annotated docs
-        without a prediction, which are left out. unasked: predicted docs that are not in the data.
+        with gold tokens and sentences; the same as `raw` where no doc differs. Both are None for
+        given predictions. without_text: docs of which only the words are known. other_tokens,
+        other_sentences: docs whose tokens, or sentences, are not those that the pipeline makes.
+        cut: docs without sentence boundaries, in which the pipeline sets some. thresholds: see
+        `threshold_facts`. Of given predictions: missing: annotated docs that none is left for.
+        unasked: predicted docs that are no annotated doc's. misaligned: entities by label that
+        `convert` left out of them.
     """
 
     run: Run
     scored_on: str
     raw: Optional[EntityTable]
-    gold: EntityTable
-    without_text: int
-    other_tokens: int
-    other_sentences: int
-    cut: int
-    thresholds: List[Dict[str, Any]]
+    gold: Optional[EntityTable]
+    without_text: int = 0
+    other_tokens: int = 0
+    other_sentences: int = 0
+    cut: int = 0
+    thresholds: List[Dict[str, Any]] = field(default_factory=list)
     missing: int = 0
     unasked: int = 0
+    misaligned: Dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> Dict[str, Any]:
         """All numbers, ready for JSON; docs/guide/evaluation.md says what each one is."""
         return {
             "scored_on": self.scored_on,
             "raw_text": None if self.raw is None else strict(self.raw).to_dict(),
-            "gold_tokens": strict(self.gold).to_dict(),
+            "gold_tokens": None if self.gold is None else strict(self.gold).to_dict(),
             "documents_without_text": self.without_text,
             "documents_with_other_tokens": self.other_tokens,
             "documents_with_other_sentences": self.other_sentences,
             "documents_cut_into_sentences": self.cut,
             "documents_without_prediction": self.missing,
-            "predicted_documents_not_in_data": self.unasked,
+            "predicted_documents_left_out": self.unasked,
+            "misaligned_in_predictions": self.misaligned,
             "thresholds": self.thresholds,
             **scores(self.run),
         }
@@ -151,40 +168,66 @@ def evaluate_predictions(
     predictions: Sequence[Doc], references: Sequence[Doc], spans_key: str = "sc", ents: bool = False
 ) -> Evaluation:
     """Score predictions that are there already: of several pipelines together, of another tool, or
-    of another annotator.
+    of another annotator. A doc without predictions has found nothing, as with a pipeline. Of
+    `nested-ner teach`, what the teacher finds at its own threshold counts.
 
-    Docs are paired by their text, whitespace aside; of those with the same text the first with the
-    first, and so on.
+    Docs are paired by their text, whitespace aside; of those with the same text the ones with the
+    same id, then the first with the first, and so on.
 
     ents: see `read_entities`.
     RAISES (ValueError): If nothing is annotated, nothing is predicted, or no text is in both.
     """
     chosen = _annotated(references, spans_key, ents)
-    answers = [doc for doc in predictions if is_annotated(doc, spans_key, ents)]
-    if not answers:
+    if not any(is_annotated(doc, spans_key, ents) for doc in predictions):
         used = ", ".join(sorted({repr(key) for doc in predictions for key in doc.spans})) or "none"
+        of_ents = " Those in doc.ents are scored with --ents." * any(d.ents for d in predictions)
         raise ValueError(
             f"There are no predictions under spans key {spans_key!r}; the docs use: {used}. Choose "
-            "the key with --spans-key; gold and predictions are read from the same one."
+            f"the key with --spans-key; gold and predictions are read from the same one.{of_ents}"
         )
-    of_text: Dict[str, Deque[Doc]] = defaultdict(deque)
-    for doc in answers:
-        of_text[_solid(doc)].append(doc)
-    pairs = [(doc, mine.popleft()) for doc in chosen if (mine := of_text[_solid(doc)])]
+    pairs = _paired(chosen, predictions)
     if not pairs:
         raise ValueError(
             "No text of the predictions is in the data. Predict on the texts of the data."
         )
-    docs = [doc for doc, _ in pairs]
-    found = [read_entities(doc, spans_key, ents) or {} for _, doc in pairs]
-    table = entity_table(docs, found, spans_key, ents)
-    run = Run(table, len(references) - len(chosen), 0.0, sum(map(len, docs)))
-    missing, unasked = len(chosen) - len(docs), len(answers) - len(docs)
-    return Evaluation(run, GIVEN, None, table, 0, 0, 0, 0, [], missing, unasked)
+    found: List[Dict[Entity, float]] = []
+    lost: Counter = Counter()
+    for doc, answer in pairs:
+        keep_sure(answer, spans_key)
+        found.append(read_entities(answer, spans_key, ents) or {})
+        misaligned = misaligned_labels([answer])
+        if misaligned != misaligned_labels([doc]):  # else it is a copy of the gold doc
+            lost.update(misaligned)
+    table = entity_table((doc for doc, _ in pairs), found, spans_key, ents)
+    words = sum(len(doc) for doc, _ in pairs)
+    return Evaluation(
+        run=Run(table, len(references) - len(chosen), 0.0, words),
+        scored_on=GIVEN,
+        raw=None,
+        gold=None,
+        missing=len(chosen) - len(pairs),
+        unasked=len(predictions) - len(pairs),
+        misaligned=dict(lost),
+    )
 
 
-def _solid(doc: Doc) -> str:
-    return "".join(doc.text.split())
+def _paired(references: Sequence[Doc], predictions: Sequence[Doc]) -> List[Tuple[Doc, Doc]]:
+    """See `evaluate_predictions`; in the order of the references."""
+
+    def text(doc: Doc) -> str:
+        return "".join(doc.text.split())
+
+    left = dict(enumerate(references))
+    free = dict(enumerate(predictions))
+    pairs: Dict[int, Tuple[Doc, Doc]] = {}
+    for key in (lambda doc: (text(doc), document_of(doc)), text):
+        waiting: Dict[Any, Deque[int]] = defaultdict(deque)
+        for i, doc in free.items():
+            waiting[key(doc)].append(i)
+        for i, doc in list(left.items()):
+            if mine := waiting.get(key(doc)):
+                pairs[i] = left.pop(i), free.pop(mine.popleft())
+    return [pairs[i] for i in sorted(pairs)]
 
 
 def _annotated(references: Sequence[Doc], spans_key: str, ents: bool) -> List[Doc]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from spacy.language import Language
-from spacy.tokens import Doc
 
-from spacy_nested_ner.corpora.statistics import misaligned_labels
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 
 WORTH_A_REMARK = 0.01
@@ -70,15 +68,21 @@ def remark(
             f"The pipeline cannot find {lost} of {score.gold} gold entities, because it does not "
             f"have their labels ({some(sorted(unknown))})."
         )
-    strange = predicted - labels
-    wrong = sum(by_label[label].predicted for label in strange)
-    if score.gold >= FEW_ENTITIES and wrong > MANY_STRANGE * score.predicted:
-        return (
-            f"{wrong} of {score.predicted} predictions have labels that the gold data lack "
-            f"({some(sorted(strange))}), so they count as wrong. If such entities are there, but "
-            "not annotated, annotate them."
-        )
-    return None
+    return _strange(by_label)
+
+
+def _strange(by_label: Mapping[str, PRF]) -> Optional[str]:
+    """That many predictions have labels that the gold data lack."""
+    predicted, gold = (sum(getattr(s, n) for s in by_label.values()) for n in ("predicted", "gold"))
+    strange = {label: score.predicted for label, score in by_label.items() if not score.gold}
+    wrong = sum(strange.values())
+    if gold < FEW_ENTITIES or wrong <= MANY_STRANGE * predicted:
+        return None
+    return (
+        f"{wrong} of {predicted} predictions have labels that the gold data lack "
+        f"({some(sorted(strange))}), so they count as wrong. If such entities are there, but not "
+        "annotated, annotate them."
+    )
 
 
 def _nothing_predicted(gold: int, threshold: Optional[Mapping[str, Any]]) -> str:
@@ -135,17 +139,6 @@ def left_out(lost: Mapping[str, int], kept: Mapping[str, int]) -> Optional[str]:
     )
 
 
-def predictions_lack(predicted: Sequence[Doc]) -> Iterator[str]:
-    """That predictions from `convert`, those of an annotator, lack entities that fit no token."""
-    lost = misaligned_labels(predicted)
-    if lost:
-        yield (
-            f"{lost.total()} predicted entities begin or end inside a token, so convert left them "
-            f"out and they are missing from these scores: {some(sorted(lost))}. With --tokens cut "
-            "or character it keeps them."
-        )
-
-
 def remarks(
     found: Dict[str, Any],
     spans_key: str,
@@ -161,19 +154,10 @@ def remarks(
     }
     little = remark(counts, own, known)
     if found["scored_on"] == "predictions":
-        little = _none_right(counts)
+        yield from _of_predictions(found, counts)
+        return
     if little is not None:
         yield little
-    if found["documents_without_prediction"]:
-        yield (
-            f"{found['documents_without_prediction']} annotated docs are left out: their texts are "
-            "not among the predictions."
-        )
-    if found["predicted_documents_not_in_data"]:
-        yield (
-            f"{found['predicted_documents_not_in_data']} predicted docs are left out: their texts "
-            "are not among the annotated docs."
-        )
     if found["raw_text"] is None:
         return
     raw, gold = found["raw_text"]["f"], found["gold_tokens"]["f"]
@@ -186,16 +170,27 @@ def remarks(
     )
 
 
-def _none_right(by_label: Mapping[str, PRF]) -> Optional[str]:
-    """That no given prediction is right, with the labels."""
-    if any(score.right for score in by_label.values()):
-        return None
-    predicted = sorted(label for label, score in by_label.items() if score.predicted)
-    gold = sorted(label for label, score in by_label.items() if score.gold)
-    return (
-        f"No prediction is right. Labels of the predictions: {some(predicted) or 'none'}; of the "
-        f"gold data: {some(gold)}."
-    )
+def _of_predictions(found: Mapping[str, Any], by_label: Mapping[str, PRF]) -> Iterator[str]:
+    """On those that were given: nothing was trained, so nothing is to be trained longer."""
+    if not any(score.right for score in by_label.values()):
+        predicted = sorted(label for label, score in by_label.items() if score.predicted)
+        gold = sorted(label for label, score in by_label.items() if score.gold)
+        yield (
+            f"No prediction is right. Labels of the predictions: {some(predicted) or 'none'}; of "
+            f"the gold data: {some(gold)}."
+        )
+    elif strange := _strange(by_label):
+        yield strange
+    if missing := found["documents_without_prediction"]:
+        yield f"{missing} annotated docs are left out: no prediction is left with their text."
+    if unasked := found["predicted_documents_left_out"]:
+        yield f"{unasked} predicted docs are left out: no annotated doc is left with their text."
+    if lost := found["misaligned_in_predictions"]:
+        yield (
+            f"{sum(lost.values())} predicted entities begin or end inside a token, so convert left "
+            f"them out and they are missing from these scores: {some(sorted(lost))}. With --tokens "
+            "cut or character it keeps them."
+        )
 
 
 def _remedies(found: Dict[str, Any], better_raw: bool, own_sentences: bool) -> Iterator[str]:

@@ -90,15 +90,15 @@ def test_ids_of_picked_texts_come_back(tmp_path, name, item):
     assert [record.doc_id for record in read(name, path)] == ["a:1"]
 
 
-@pytest.mark.parametrize("number", [0, 5])
+@pytest.mark.parametrize("number", [0, 5, 5.0])
 def test_ids_that_are_numbers(tmp_path, number):
-    """As those of a column of a table are."""
+    """As those of a column of a table are, with gaps or without."""
     path = tmp_path / "a.jsonl"
     meta = {"text": "IL-2", "meta": {"text_id": number}}
     path.write_text(json.dumps({**meta, "id": 7, "label": []}), encoding="utf8")
-    assert [record.doc_id for record in read("doccano", path)] == [str(number)]
+    assert [record.doc_id for record in read("doccano", path)] == [str(int(number))]
     path.write_text(json.dumps({**meta, "_input_hash": 7}), encoding="utf8")
-    assert [record.doc_id for record in read("prodigy", path)] == [str(number)]
+    assert [record.doc_id for record in read("prodigy", path)] == [str(int(number))]
 
 
 @pytest.mark.parametrize("value", [None, True, 0.5, "", ["a"]])
@@ -188,7 +188,7 @@ def annotation(end: int, label: str, **more):
 BOB = {"id": 7, "email": "bob@x.org"}
 
 
-@pytest.mark.parametrize("bob, name", [(7, "7"), (BOB, "7"), (BOB, "bob@x.org")])
+@pytest.mark.parametrize("bob, name", [(7, "7"), (BOB, "7"), (BOB, "Bob@x.org")])
 def test_one_annotator_of_label_studio(tmp_path, bob, name):
     items = [
         {

@@ -63,6 +63,9 @@ def test_an_annotation_of_the_byte_order_mark(tmp_path):
     lines = (f"T1\tPER 0 9\t{MARK}Mr. Dole", "T2\tGPE 15 20")
     (record,) = get_reader("brat")(brat(tmp_path, *lines, text=MARK + TEXT), ReadOptions())
     assert entities(record) == [("Mr. Dole", "PER"), ("Paris", "GPE")]
+    mark_alone = brat(tmp_path, f"T1\tPER 0 1\t{MARK}", "T2\tGPE 15 20", text=MARK + TEXT)
+    (record,) = get_reader("brat")(mark_alone, ReadOptions())
+    assert entities(record) == [("Paris", "GPE")] and record.dropped == {("no text", "PER"): 1}
     brat(tmp_path, "T1\tPER 9 13\tDole", text=MARK + TEXT)
     with pytest.raises(CorpusError, match=r"says 'Dole', but the \.txt has ' lef' there"):
         list(get_reader("brat")(tmp_path, ReadOptions()))
