@@ -183,11 +183,11 @@ def _misaligned(statistics: "Dict[str, SplitStatistics]") -> Iterator[str]:
     if many or any(lost[label] > OF_LABEL * (kept[label] + lost[label]) for label in lost):
         yield (
             f"{lost.total()} entities begin or end inside a token and are left out: "
-            f"{of_all(lost, kept)}. The first: {next(filter(None, examples))}. No score will count "
-            "them, and their words are taught as words without an entity. Are the offsets right? "
-            "Where spaCy made the tokens, the language of the text may help (--lang). --tokens cut "
-            "keeps all, but a pipeline makes other tokens of raw text, unless its tokenizer cuts "
-            "them, too."
+            f"{of_all(lost, kept)}. The first: {next(filter(None, examples), None)}. No score will "
+            "count them, and their words are taught as words without an entity. Are the offsets "
+            "right? Where spaCy made the tokens, the language of the text may help (--lang). "
+            "--tokens cut keeps all, but a pipeline makes other tokens of raw text, unless its "
+            "tokenizer cuts them, too."
         )
 
 

@@ -910,3 +910,100 @@ def test_docs_without_a_group_of_spans_are_warned_of() -> None:
         del eg.reference.spans["sc"]
     with pytest.warns(UserWarning, match=r"'ner'.*2 of 10 training docs .*max_length"):
         nlp.initialize(lambda: data)
+
+
+def test_settings_of_one_call_count_beside_a_failing_doc_too(monkeypatch) -> None:
+    nlp = make_pipeline(threshold=0.0)
+    pipe: Any = nlp.get_pipe("ner")
+    predict, failed = pipe.predict, []
+
+    def fail(docs: Any, **options: Any) -> Any:
+        if any("p53" in doc.text for doc in docs):
+            raise RuntimeError("p53")
+        return predict(docs, **options)
+
+    monkeypatch.setattr(pipe, "predict", fail)
+    pipe.set_error_handler(lambda name, proc, docs, error: failed.extend(docs))
+    done = list(pipe.pipe(texts(nlp), threshold=1.0))
+    assert len(failed) == 1 and len(done) == len(SENTENCES) - 1
+    assert not any(len(doc.spans["sc"]) for doc in done)
+
+
+def test_losses_of_several_updates_add_up() -> None:
+    """As `spacy train` asks for them with accumulate_gradient."""
+    nlp = make_pipeline()
+    pipe: Any = nlp.get_pipe("ner")
+    data, losses = make_examples(nlp), {"ner": 1000.0, "other": 7.0}
+    assert pipe.update(data, losses=losses) is losses
+    assert losses["ner"] > 1000.0 and losses["other"] == 7.0
+
+
+def test_the_dropout_rate_of_an_update_is_taken() -> None:
+    losses = []
+    for rate in (0.0, 0.0, 0.9):
+        nlp = make_pipeline("locate_and_label_ner")
+        torch.manual_seed(0)
+        losses.append(nlp.update(make_examples(nlp), drop=rate)["ner"])
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_the_loss_of_weighted_spans_is_one() -> None:
+    """Of all of them: none are drawn."""
+    nlp = make_pipeline("locate_and_label_ner")
+    pipe, data = nlp.get_pipe("ner"), make_examples(nlp)
+    expected = pipe.get_loss(data, None)
+    for eg in data:
+        group = eg.reference.spans["sc"]
+        group.attrs["weights"] = [0.5] * len(group)
+    assert pipe.get_loss(data, None) == expected
+
+
+def test_docs_without_tokens_have_no_loss(make) -> None:
+    nlp = make()
+    empty = Example(Doc(nlp.vocab, words=[]), Doc(nlp.vocab, words=[]))
+    assert nlp.get_pipe("ner").get_loss([empty], None) == (0.0, None)
+
+
+def test_docs_without_tokens_need_no_group_of_spans() -> None:
+    nlp = make_pipeline(examples=None)
+    empty = Example(Doc(nlp.vocab, words=[]), Doc(nlp.vocab, words=[]))
+    assert warnings_of(lambda: nlp.initialize(lambda: [empty, *make_examples(nlp)])) == []
+
+
+def test_what_was_practised_is_forgotten_where_it_begins_anew() -> None:
+    nlp = make_pipeline()
+    pipe: Any = nlp.get_pipe("ner")
+    data, saved = make_examples(nlp), pipe.to_bytes()
+    for begin in (lambda: pipe.initialize(lambda: data, nlp=nlp), lambda: pipe.from_bytes(saved)):
+        nlp.update(data[3:4], sgd=nlp.create_optimizer())
+        assert pipe.unpractised == [label for label in pipe.labels if label != "CELL"]
+        begin()
+        assert pipe.unpractised == []
+
+
+def test_docs_and_examples_may_come_one_by_one() -> None:
+    nlp = make_pipeline("locate_and_label_ner", threshold=0.0, filter_threshold=0.0)
+    pipe: Any = nlp.get_pipe("ner")
+    docs, data = texts(nlp), make_examples(nlp)
+    found = pipe.predict(doc for doc in docs)
+    assert len(found.doc) == len(pipe.predict(docs).doc) > 0
+    pipe.set_annotations((doc for doc in docs), found)
+    assert all(len(doc.spans["sc"]) for doc in docs)
+    assert pipe.get_loss((eg for eg in data), None) == pipe.get_loss(data, None)
+    assert pipe.update(eg for eg in data)["ner"] > 0 and pipe.unpractised == []
+
+
+def test_the_first_lost_gold_of_the_whole_data_is_named() -> None:
+    def lost(nlp: Language) -> List[Example]:
+        more = [make_example(nlp, f"{name} b", [(0, 1, "")]) for name in ("first", "second")]
+        return [*make_examples(nlp), *more]
+
+    (said,) = warnings_of(lambda: make_pipeline(examples=lost))
+    assert "2 gold span(s) of the training data" in said and "the first: 'first' as ''" in said
+
+
+def test_no_long_text_is_in_a_warning() -> None:
+    nlp = make_pipeline()
+    example = make_example(nlp, "word " * 999 + "end", [(0, 1000, "OTHER")])
+    (said,) = warnings_of(lambda: nlp.update([example]))
+    assert f"the first: '{'word ' * 8}' as 'OTHER' in '{'word ' * 8}')" in said

@@ -277,3 +277,26 @@ def test_a_pipe_that_cannot_load_is_as_it_was(saved: Path) -> None:
         with pytest.raises(ValueError, match=r"'ner'.* were trained for the labels"):
             pipe.from_bytes(srsly.msgpack_dumps(parts), exclude=exclude)
         assert pipe.to_bytes() == before
+
+
+def test_a_part_that_is_excluded_may_be_damaged() -> None:
+    pipe: Any = make_pipeline("piqn_ner").get_pipe("ner")
+    saved = {**srsly.msgpack_loads(pipe.to_bytes()), "model": b"damaged"}
+    pipe.cfg["threshold"] = 0.25
+    pipe.from_bytes(srsly.msgpack_dumps(saved), exclude=["model"])
+    assert pipe.cfg["threshold"] == 0.5 and pipe.model.get_dim("nO") == len(pipe.labels)
+
+
+def test_a_loading_that_is_interrupted_leaves_the_pipe_as_it_was(monkeypatch) -> None:
+    pipe: Any = make_pipeline("piqn_ner").get_pipe("ner")
+    other = make_pipeline("piqn_ner", threshold=0.25)
+    other.update(make_examples(other), sgd=other.create_optimizer())
+    before, saved = pipe.to_bytes(), other.get_pipe("ner").to_bytes()
+
+    def interrupt(source: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipe, "_after_loading", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.from_bytes(saved)
+    assert pipe.to_bytes() == before

@@ -163,3 +163,10 @@ def test_one_key_for_two_components_is_warned_about() -> None:
     with pytest.warns(UserWarning, match=r"'second': .*component 'first'.*spans_key 'a'") as caught:
         list(nlp.pipe(["a b", "c d"]))
     assert len(but_cupys(caught)) == 1
+
+
+def test_spacys_own_scores_leave_out_docs_without_the_key_too() -> None:
+    without = Example(make_doc([(0, 1, "X")]), make_doc(None))
+    assert score([without])["spans_sc_f"] is None
+    both = [without, make_example([(0, 1, "X")], [(0, 1, "X")])]
+    assert score(both)["spans_sc_p"] == 1.0

@@ -79,3 +79,13 @@ def test_a_text_without_sentences_is_cut_from_twice_the_usual_length_on() -> Non
     assert cut(doc, 8) == [[0, 8], [4, 12], [8, 16], [12, 20]]
     sentences = Doc(VOCAB, words=["a", ".", "b", "c"])
     assert cut(sentences, 4) == [[0, 4]] and cut(sentences, 3) == [[0, 2], [2, 4]]
+
+
+def test_windows_as_long_as_usual_texts_fit_the_settings() -> None:
+    def cut(n_words: int, window: int, stride: int, usual: int) -> list:
+        doc = make_doc(n_words)
+        return cut_segments([doc], window, stride, usual_length=usual).rows[:, 1:].tolist()
+
+    assert cut(5, 192, 128, 1) == [[i, i + 1] for i in range(5)]  # texts of single words
+    # Usual texts may be longer than the window: they were read in windows, too.
+    assert cut(30, 8, 4, 12) == cut(30, 8, 4, 40) == [[i, i + 8] for i in [*range(0, 22, 4), 22]]

@@ -20,6 +20,7 @@ from spacy_nested_ner.pipeline.sentences import (
     knows_whole_docs,
     remember,
     rule_sentences,
+    set_sentences,
     usual_length,
 )
 from tests.conftest import CUPY_WARNS, but_cupys, make_example, make_pipeline, train
@@ -268,3 +269,22 @@ def test_one_at_a_time_by_hand() -> None:
     assert not knows_whole_docs(remember(NOTHING_SEEN, [several, one], 192))
     assert not knows_whole_docs(remember(NOTHING_SEEN, [two, two, several], 192))
     assert not knows_whole_docs(NOTHING_SEEN)
+
+
+def test_transcripts_are_no_sentences_to_a_pipe() -> None:
+    """They hold no signs, but are longer than its window."""
+
+    def transcripts(nlp: Language) -> List[Example]:
+        return [make_example(nlp, "word " * 29 + "end", [(0, 1, "X")])]
+
+    nlp = make_pipeline(examples=transcripts, window=20, stride=10)
+    nlp.update(transcripts(nlp))
+    seen = nlp.get_pipe("ner").cfg["learned_from"]
+    assert (seen["texts"], seen["single"]) == (1, 0)
+
+
+def test_sentences_begin_where_it_is_said() -> None:
+    """A component may say so of some tokens and leave all others unknown."""
+    doc = Doc(VOCAB, words=["w"] * 6)
+    doc[2].is_sent_start, doc[3].is_sent_start = True, False
+    assert set_sentences(doc) == [(0, 2), (2, 6)]

@@ -17,6 +17,7 @@ from spacy_nested_ner.pipeline.sentences import (
     knows_words_alone,
     remember,
 )
+from spacy_nested_ner.pipeline.tokens import is_space
 from tests.conftest import SENTENCES, SMALL_CNN, make_examples, make_pipeline, scores_of, train
 
 VOCAB = spacy.blank("en").vocab
@@ -276,3 +277,34 @@ def test_what_is_read_by_hand(apart):
     assert (first[1].norm_, first[2].tag_, first[0].ent_type_) == ("u.s.", "NN", "X")
     assert first.tensor[:3, 0].tolist() == [1, 3, 4]
     assert not doc.has_annotation("SENT_START") and len(doc) == len(words)
+
+
+def test_what_is_whitespace_by_hand():
+    """A word that holds what is not shown is a word, and so are signs in front of numbers. What
+    Windows writes for a quotation mark is a control character in other encodings."""
+    words = ["p53", "co\u00adoperation", "\u200bp53\u200b", "\u06dd", "\u0600", "\x07"]
+    blanks = ["\x93", "\u2028", "\u2060\ufeff", "\u3000", "\n"]
+    doc = Doc(VOCAB, words=[*words, *blanks])
+    assert is_space(doc).tolist() == [False] * len(words) + [True] * len(blanks)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_all_that_an_embedding_may_ask_for_is_read(apart):
+    doc = Doc(
+        VOCAB,
+        words=["a", "\n", "b", "c"],
+        lemmas=["la", "", "lb", "lc"],
+        pos=["NOUN", "SPACE", "VERB", "ADJ"],
+        tags=["NN", "_SP", "VB", "JJ"],
+        morphs=["Number=Sing", "", "Tense=Past", "Degree=Pos"],
+        deps=["nsubj", "dep", "ROOT", "acomp"],
+        heads=[2, 2, 2, 2],
+    )
+    doc.set_ents([Span(doc, 2, 4, "X", kb_id="Q1", span_id="own")])
+    rows = np.array([[0, 0, 1], [0, 2, 4]])
+    read = read_as([doc], rows, apart=apart, words_alone=True).docs
+    found, expected = [t for part in read for t in part], [doc[0], doc[2], doc[3]]
+    names = ("lemma_", "pos_", "tag_", "dep_", "morph", "ent_type_", "ent_kb_id_", "ent_id_")
+    for name in names:
+        values = [str(getattr(token, name)) for token in expected]
+        assert [str(getattr(token, name)) for token in found] == values and any(values), name

@@ -10,6 +10,7 @@ import threading
 import pyarrow as pa
 import pytest
 import spacy
+import torch
 from spacy.language import Language
 
 from spacy_nested_ner.scale import Annotator, inputs, pipelines
@@ -286,6 +287,7 @@ NO_ARROW = """
 import json, sys
 sys.modules["pyarrow"] = None
 import spacy
+import torch
 import spacy_nested_ner.scale as scale
 import spacy.cli
 nlp = spacy.blank("en")
@@ -313,3 +315,35 @@ def test_schema_in_words_is_the_schema(model):
         "n_tokens int, error string, model string"
     )
     assert "text: string, depth: int>>" in details
+
+
+def test_threads_are_at_least_1(model):
+    with pytest.raises(ValueError, match="at least 1"):
+        Annotator(model, threads=0)
+
+
+def test_torch_has_the_threads_of_the_annotator(model):
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            Annotator(model, threads=threads)(table(TEXTS[:1]))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_entities_under_another_key(model, tmp_path):
+    nlp = spacy.load(model)
+    nlp.get_pipe("ner").cfg["spans_key"] = "nest"
+    nlp.to_disk(tmp_path)
+    rows = Annotator(tmp_path, spans_key="nest")(table(TEXTS)).to_pylist()
+    assert_annotated(rows, model, TEXTS)
+
+
+def test_the_gpu_of_the_annotator_is_asked_for(model, monkeypatch):
+    asked = []
+    monkeypatch.setattr(spacy, "require_gpu", asked.append)
+    monkeypatch.setattr(pipelines, "_loaded", {})
+    Annotator(model).load()
+    Annotator(model, gpu_id=3).load()
+    assert asked == [3]
