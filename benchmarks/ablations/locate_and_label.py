@@ -17,7 +17,6 @@ VARIANTS: Variants = {
     "no regressor": {"regressor": None},
     "no filter": {"span_filter": False},
     "no soft examples": {"soft_examples": False},
-    "every seed weighs the same": {"equal_entities": False},
     "sigmoid regressor": {"regressor": "sigmoid"},
     "softmax classifier": {"classifier": "softmax"},
     "5 negatives for a positive": {"negatives": 5.0},

@@ -54,7 +54,7 @@ PROPOSER_PAPER = {
 
 # The longest entity has six words: the regressor has to reach it from four.
 LOCATE_SMALL = {"hidden_width": 16, "lengths": [1, 2, 3, 4], "seed_iou": 0.6, "negatives": None}
-LOCATE_PAPER = {"classifier": "softmax", "equal_entities": False}
+LOCATE_PAPER = {"classifier": "softmax"}
 
 DIFFUSION_SMALL = {"hidden_width": 16, "attention_heads": 2, "depth": 2, "n_spans": 12}
 DIFFUSION_PAPER = {

@@ -135,7 +135,7 @@ def test_focal_terms_are_equation_12() -> None:
 
 
 def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
-    head, (states, mask) = make_head(equal_entities=False), random_batch()
+    head, (states, mask) = make_head(), random_batch()
     words, chosen = head.encode(states, mask), spans((0, 0, 3), (0, 1, 1), (1, 2, 2))
     value, positive = torch.tensor([0.8, 0.25, 0.0]), torch.tensor([True, False, False])
     logits = head.filter.inside(words, chosen).squeeze(-1)
@@ -143,34 +143,9 @@ def test_every_example_has_its_own_weight_in_the_filter_loss() -> None:
     expected = 0.8 * -((1 - p[0]) ** 2) * p[0].log()
     expected = expected + 0.75 * -(p[1] ** 2) * (1 - p[1]).log()
     expected = expected - (p[2] ** 2) * (1 - p[2]).log()
-    losses = head.filter_losses(words, logits, value, positive, torch.zeros(3).long())
-    torch.testing.assert_close(losses["filter"].total, expected)
-    assert losses["filter"].terms == 1 + 3  # the positive span and the sentences
-    assert len(losses) == 1
-
-
-def test_an_entity_weighs_the_same_in_the_filter_loss_however_many_seeds_it_has() -> None:
-    """Two seeds match one entity, one another, two none, in five sentences."""
-    head, words = make_head(), make_head().encode(*random_batch())
-    logits = torch.tensor([0.3, -1.0, 2.0, -0.5, 0.1], requires_grad=True)
-    value, positive = (
-        torch.tensor([0.8, 1.0, 1.0, 0.25, 0.0]),
-        torch.tensor([True] * 3 + [False] * 2),
-    )
-    entity = torch.tensor([7, 7, 9, 7, 0])
-    losses = head.filter_losses(words, logits, value, positive, entity)
-    terms = focal_terms(logits, positive.float()) * torch.tensor([0.8, 1.0, 1.0, 0.75, 1.0])
-    means = mean_losses([losses])
-    torch.testing.assert_close(means["filter"], ((terms[0] + terms[1]) / 2 + terms[2]) / 2)
-    torch.testing.assert_close(means["filter_others"], (terms[3] + terms[4]) / (3 + 3))
-
-
-def test_equal_entities_are_those_of_their_own_sentence() -> None:
-    """Two sentences, each with an entity that is the first of its own."""
-    head, (states, mask) = make_head(lengths=[1, 2]), random_batch()
-    gold = Gold.from_lists([[(0, 0, 0)], [(1, 1, 1)], []])
-    losses = head.losses(Batch(states, mask), gold)
-    assert losses["filter"].terms == 2
+    loss = head.filter_loss(words, logits, value, positive)
+    torch.testing.assert_close(loss.total, expected)
+    assert loss.terms == 1 + 3  # the positive span and the sentences
 
 
 def test_seeds_that_the_filter_rejects_are_shown_in_part() -> None:
@@ -400,13 +375,9 @@ def test_losses_and_gradients_of_shared_seeds_are_those_of_each_stage_on_its_own
     p = head.filter.at(read.states, maxima(), *seeds).squeeze(-1).sigmoid()
     p_right = torch.where(positive, p, 1 - p)
     weights = torch.where(positive, value, 1 - value)
-    terms = -weights * (1 - p_right) ** 2 * p_right.log()
-    pairs = list(zip(seeds.row.tolist(), paired.tolist(), positive.tolist()))
-    entities = {(row, entity) for row, entity, matched in pairs if matched}
-    each = [[terms[i] for i, pair in enumerate(pairs) if pair == (*e, True)] for e in entities]
     expected = {
-        "filter": torch.stack([torch.stack(mine).mean() for mine in each]).mean(),
-        "filter_others": terms[~positive].sum() / (positive.sum() + len(mask)),
+        "filter": -(weights * (1 - p_right) ** 2 * p_right.log()).sum()
+        / (positive.sum() + len(mask))
     }
     offsets, adjusted, legal = head.adjust(read, seeds, maxima())
     apart = head.regression_losses(seeds, offsets, gold, paired, positive)
@@ -479,5 +450,4 @@ def test_the_paper_config_builds_the_form_of_the_paper() -> None:
     assert shapes == {"edges": (2, h)}
     assert head.lengths == list(range(1, 12)) and head.seed_iou == 0.7 and head.negatives == 5
     assert (head.regressor, head.classifier) == ("linear", "softmax") and head.soft_examples
-    assert not head.equal_entities
     assert head.labels.dropout.p == 0.5

@@ -57,7 +57,6 @@ class LocateAndLabel(Head):
         self.regressor, self.classifier = s.regressor, s.classifier
         self.seed_iou, self.negatives = s.seed_iou, s.negatives
         self.soft_examples, self.rejected_share = s.soft_examples, s.rejected_share
-        self.equal_entities = s.equal_entities
         self.input_dropout = nn.Dropout(0.0)
         self.lstm = BiRNN(width, h, s.lstm_layers) if s.lstm_layers else None
         same = bool(s.lstm_layers) or width == h
@@ -135,8 +134,7 @@ class LocateAndLabel(Head):
         pooled = words.range_max(*spans)
         if self.filter is not None:
             logits = self.filter.inside(words, spans, pooled).squeeze(-1)
-            entity = spans.row * gold.mask.shape[1] + paired
-            losses.update(self.filter_losses(words, logits, iou, positive, entity))
+            losses["filter"] = self.filter_loss(words, logits, iou, positive)
             shown = torch.nonzero(self.shown(logits, positive)).squeeze(1)
             spans, pooled = spans.pick(shown), pooled[shown]
             paired, positive = paired[shown], positive[shown]
@@ -185,23 +183,11 @@ class LocateAndLabel(Head):
         drawn = torch.rand_like(logits) < (self.rejected_share if self.training else 1.0)
         return positive | drawn | (logits.detach().sigmoid() >= MAY_PASS)
 
-    def filter_losses(
-        self, words: WordStates, logits: Tensor, iou: Tensor, positive: Tensor, entity: Tensor
-    ) -> Dict[str, Loss]:
-        """Eq. 12. entity: `(S,)` long, a number for the entity that each seed is paired with."""
-        terms = focal_terms(logits, positive.to(logits.dtype)) * self.example_weights(iou, positive)
-        n_examples = _examples(words, positive)
-        if not self.equal_entities:
-            return {"filter": Loss(terms.sum(), n_examples)}
-        # A mean over the seeds of each entity, then over entities: long ones have many more seeds.
-        seeds = torch.nonzero(positive).squeeze(1)
-        _, entity, n_seeds = torch.unique(entity[seeds], return_inverse=True, return_counts=True)
-        mean = (terms[seeds] / n_seeds[entity]).sum()
-        others = terms.masked_fill(positive, 0.0).sum()
-        return {
-            "filter": Loss(mean, float(len(n_seeds))),
-            "filter_others": Loss(others, n_examples),
-        }
+    def filter_loss(self, words: WordStates, logits: Tensor, iou: Tensor, positive: Tensor) -> Loss:
+        """Eq. 12."""
+        terms = focal_terms(logits, positive.to(logits.dtype))
+        weights = self.example_weights(iou, positive)
+        return Loss((weights * terms).sum(), _examples(words, positive))
 
     def regression_losses(
         self, spans: Spans, offsets: Tensor, gold: Gold, paired: Tensor, positive: Tensor

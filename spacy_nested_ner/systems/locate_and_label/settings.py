@@ -36,8 +36,6 @@ class LocateAndLabelSettings(ModelSettings):
     seed_iou: smallest IoU of a positive seed with an entity (alpha_1). The regressor learns to
         reach entities of up to the longest seed's length / `seed_iou` words.
     soft_examples: examples that match an entity only partly count less (eq. 11 with an eta of 1).
-    equal_entities: every entity weighs the same in the filter loss, however many seeds match it;
-        false: every seed, as in the paper (eq. 12).
     negatives: seeds without an entity per seed with one, in training; null for all.
     rejected_share: share of the seeds rejected by the filter on which regressor and classifier are
         still trained; 1: all, as in the paper.
@@ -60,7 +58,6 @@ class LocateAndLabelSettings(ModelSettings):
         0.7, above=0, most=1, source="section 2.2; a limit that `nested-ner inspect` checks"
     )
     soft_examples: bool = setting(True, source="table 3")
-    equal_entities: bool = setting(True, source="benchmarks/ablations; the paper has false")
     negatives: Optional[float] = setting(
         None, above=0, source="configs/locate_and_label_paper.cfg; the paper has 5"
     )
