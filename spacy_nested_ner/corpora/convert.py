@@ -13,7 +13,7 @@ from spacy.tokens import DocBin
 from spacy_nested_ner.corpora.docbin import DocBinWriter
 from spacy_nested_ner.corpora.docs import record_to_docs
 from spacy_nested_ner.corpora.records import SPLITS, ReadOptions, Record
-from spacy_nested_ner.corpora.statistics import SplitStatistics
+from spacy_nested_ner.corpora.statistics import MISALIGNED_EXAMPLE, SplitStatistics
 from spacy_nested_ner.files import written_together
 
 REPORT = "report.json"
@@ -56,6 +56,7 @@ def convert_corpus(
                 record_to_docs(record, nlp, spans_key, options)
             ):
                 statistics[record.split].add(doc, spans_key, dropped)
+                doc.user_data.pop(MISALIGNED_EXAMPLE, None)  # the report has it
                 bins[record.split].add(doc)
         report = {
             **(source or {}),

@@ -242,10 +242,13 @@ def test_entities_inside_tokens_are_told_of(tmp_path):
     assert "begin or end" not in run(
         "convert", "doccano", f"train={path}", tmp_path / "cut", "--tokens", "cut"
     )
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf8"))["splits"]["train"]
+    assert report["misaligned_example"] == "PROT 'IL-3' in 'IL-3treated' (a.jsonl:1)"
     data = tmp_path / "out" / "train.spacy"
+    for doc in DocBin().from_disk(data).get_docs(spacy.blank("en").vocab):
+        assert doc.user_data.keys() == {"doc_id", "misaligned"}
     printed = run("inspect", data)
     assert "3 entities of train are not in it" in printed and "PROT (3 of 3)" in printed
-    assert "The first: PROT 'IL-3' in 'IL-3treated' (a.jsonl:1). Their words" in printed
     nlp = spacy.blank("en")
     nlp.add_pipe("span_ruler", config={"spans_key": "sc"}).add_patterns(
         [{"label": "CELL", "pattern": "cells"}]

@@ -322,7 +322,7 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{sum(left_out.values())} entities of {split} are not in it, because they begin or "
             f"end inside a token and convert left them out: {of_all(left_out, found['labels'])}. "
-            f"{_first(found)}Their words count as words without an entity."
+            "Their words count as words without an entity."
         )
     for reason, count in found.get("lost", {}).items():
         remedy = LOST_REMEDY[reason]
@@ -346,11 +346,6 @@ def _split_warnings(split: str, found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("same_span_labels"):
         pairs = sum(found["same_span_labels"].values())
         yield f"{pairs} pairs of labels in {split} share a span; leave labels_per_span at null."
-
-
-def _first(found: Mapping[str, Any]) -> str:
-    example = found["misaligned_example"]
-    return f"The first: {example}. " if example else ""
 
 
 def _limit_warnings(row: Mapping[str, Any]) -> Iterator[str]:
