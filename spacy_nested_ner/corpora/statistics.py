@@ -151,7 +151,7 @@ class SplitStatistics:
     same_span: Counter = field(default_factory=Counter)
     dropped: Counter = field(default_factory=Counter)
     misaligned_example: str = ""
-    doc_ids: array = field(default_factory=partial(array, "Q"))
+    doc_ids: array = field(default_factory=partial(array, "Q"), compare=False)
 
     def add(self, doc: Doc, spans_key: str, dropped: Dropped) -> None:
         """Count one doc. Entities are taken as lying within one sentence: the one they start in. A

@@ -71,6 +71,8 @@ def test_overlap_of_train_and_dev(train):
     assert common == {
         "sentences": 1,
         "sentences_percent": 50.0,
+        "document_ids": 0,
+        "document_ids_of_dev": 0,
         "examples": ["human IL-2 gene in T cells ."],
         "entities_seen": 2,
         "entities_seen_percent": 50.0,
