@@ -39,6 +39,14 @@ if TYPE_CHECKING:
 
     from spacy_nested_ner.evaluation.scores.report import Run
 
+ScoredArg = Annotated[
+    Optional[List[str]],
+    typer.Argument(
+        metavar="MODEL",
+        help="Folders or package names of pipelines, or .spacy files of predictions",
+        show_default=False,
+    ),
+]
 OutputOpt = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="Write all numbers to this JSON file")
 ]
@@ -85,14 +93,7 @@ MOST_LABELS = 20  # of a summary
 
 
 def evaluate_cli(
-    models: Annotated[
-        Optional[List[str]],
-        typer.Argument(
-            metavar="MODEL",
-            help="Folders or package names of pipelines, or .spacy files of predictions",
-            show_default=False,
-        ),
-    ] = None,
+    models: ScoredArg = None,
     data_path: DataArg = None,
     output_path: OutputOpt = None,
     spans_key: SpansKeyOpt = "sc",
@@ -158,16 +159,16 @@ def evaluate(
     results: Dict[int, Tuple[Run, Dict[str, Any], List[str]]] = {}
     warnings = read_as_one(data_path)
     names = short_names(models)
+    given = [is_data(Path(model)) for model in models]
     # Predictions first: what is wrong with them is told before a pipeline has run.
-    for i in sorted(range(len(models)), key=lambda i: not is_data(Path(models[i]))):
-        given = is_data(Path(models[i]))
-        nlp = blank_pipeline("xx") if given else load_pipeline(models[i])
+    for i in sorted(range(len(models)), key=lambda i: not given[i]):
+        nlp = blank_pipeline("xx") if given[i] else load_pipeline(models[i])
         docs = read_gold(nlp, data_path)
         if not results:
             warnings += not_gold(docs, data_path, [spans_key])
             misaligned = misaligned_labels(docs)
         try:
-            if given:
+            if given[i]:
                 predicted = read_gold(nlp, Path(models[i]))
                 found = evaluate_predictions(predicted, docs, spans_key, ents)
             else:
@@ -252,10 +253,9 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
 
 def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
     """On which tokens and sentences the scores are."""
-    given = [each["scored_on"] == "predictions" for each in pipelines]
-    if all(given):
+    first = next((each for each in pipelines if not _is_given(each)), None)
+    if first is None:
         return "Predictions are scored as they are."
-    first = pipelines[given.index(False)]
     if first["raw_text"] is None:
         return "Scored on gold tokens and sentences."
     if first["documents_without_text"]:
@@ -272,6 +272,11 @@ def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
             )
         return "Scored on raw text: the pipeline makes the same tokens and sentences as the data."
     return "Scored on raw text: tokens and sentences are the pipeline's own."
+
+
+def _is_given(pipeline: Dict[str, Any]) -> bool:
+    """Whether it is no pipeline, but predictions that were there already."""
+    return bool(pipeline["scored_on"] == "predictions")
 
 
 def _differs(pipeline: Dict[str, Any]) -> bool:
@@ -428,7 +433,7 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
         ("words per second", *(_speed(p) for p in pipelines)),
     ]
     rows = rows if verbose else rows[2:]
-    if all(p["scored_on"] == "predictions" for p in pipelines):
+    if all(map(_is_given, pipelines)):
         rows = rows[:-1]
     if rows:
         print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
@@ -439,13 +444,13 @@ def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str
     if drawn is not None:
         interval = _interval(drawn["intervals"][0]["f"])
         parts.append(f"{drawn['level']:.0%} interval of F over {_drawn_from(drawn)}: {interval}")
-    if pipeline["scored_on"] != "predictions":
+    if not _is_given(pipeline):
         parts.append(f"{_speed(pipeline)} words per second")
     return f"{'; '.join(parts)}." if parts else ""
 
 
 def _speed(pipeline: Dict[str, Any]) -> str:
-    if pipeline["scored_on"] == "predictions":
+    if _is_given(pipeline):
         return "-"
     return f"{pipeline['speed']['words_per_second'] or 0:,.0f}"
 

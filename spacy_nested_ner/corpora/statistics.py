@@ -134,7 +134,7 @@ class SplitStatistics:
     labels: entities by label. depths: entities by depth, 1 = outermost. lengths: entities by
     number of tokens. per_sentence: sentences by number of entities. same_span: pairs of labels on
     one span. dropped: by (reason, detail). misaligned_example: the first entity that fits no token
-    boundary, and the id of its document. doc_ids: hashes of the ids of the docs, once or more.
+    boundary, and the id of its document. doc_ids: hashes of the ids of docs that have one.
     """
 
     documents: int = 0
@@ -160,7 +160,8 @@ class SplitStatistics:
         self.tokens += len(doc)
         self.dropped.update(dropped)
         name = document_of(doc)
-        self.doc_ids.append(hash_id(str(self.documents) if name is None else f"id {name}"))
+        if name is not None:
+            self.doc_ids.append(hash_id(name))
         if not self.misaligned_example and MISALIGNED_EXAMPLE in doc.user_data:
             self.misaligned_example = f"{doc.user_data[MISALIGNED_EXAMPLE]} ({name})"
         by_sentence = _by_sentence(doc, spans_key)
@@ -210,7 +211,7 @@ class SplitStatistics:
     @property
     def texts(self) -> int:
         """How many different documents the docs are of. Those without an id stand alone."""
-        return len(np.unique(self.doc_ids))
+        return len(np.unique(self.doc_ids)) + self.documents - len(self.doc_ids)
 
     def dropped_by_reason(self) -> Counter:
         """How many annotations were left out, by reason."""

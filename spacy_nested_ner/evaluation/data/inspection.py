@@ -26,7 +26,6 @@ from spacy_nested_ner.corpora.statistics import (
     MISALIGNED,
     SplitStatistics,
     distinct_spans,
-    document_of,
     misaligned_labels,
 )
 from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
@@ -48,17 +47,15 @@ class SplitInspection:
     """One data set.
 
     counts: see `SplitStatistics`. lengths: entity lengths in words, by label. sentences: their
-    texts. doc_ids: of the documents that the docs are of. mentions: entities by text and label.
-    repeated: spans that are there already with the same label; they count once, as in the scores.
-    contradicting: docs whose text is there already with other entities. unannotated: docs without
-    the spans key. lost: entities that a pipe cannot learn from, by reason, see `gold_segments`.
-    tokens: see `compare_tokens`.
+    texts. mentions: entities by text and label. repeated: spans that are there already with the
+    same label; they count once, as in the scores. contradicting: docs whose text is there already
+    with other entities. unannotated: docs without the spans key. lost: entities that a pipe cannot
+    learn from, by reason, see `gold_segments`. tokens: see `compare_tokens`.
     """
 
     counts: SplitStatistics = field(default_factory=SplitStatistics)
     lengths: Dict[str, List[int]] = field(default_factory=dict)
     sentences: Counter = field(default_factory=Counter)
-    doc_ids: Set[str] = field(default_factory=set)
     mentions: Counter = field(default_factory=Counter)
     repeated: int = 0
     contradicting: int = 0
@@ -106,8 +103,6 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
         for span in entities:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
-        if (name := document_of(doc)) is not None:
-            found.doc_ids.add(name)
         found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
         places = frozenset((span.start_char, span.end_char, span.label_) for span in entities)
         if doc.text.strip() and annotated.setdefault(doc.text, places) != places:
@@ -139,8 +134,8 @@ def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
     return {
         "sentences": sum(dev.sentences[text] for text in common),
         "sentences_percent": _percent(sum(dev.sentences[text] for text in common), dev.sentences),
-        "document_ids": len(dev.doc_ids & train.doc_ids),
-        "document_ids_of_dev": len(dev.doc_ids),
+        "document_ids": len(np.intersect1d(dev.counts.doc_ids, train.counts.doc_ids)),
+        "document_ids_of_dev": len(np.unique(dev.counts.doc_ids)),
         "examples": [_shortened(each) for each in longest],
         "entities_seen": seen,
         "entities_seen_percent": 100 * seen / total if total else 0.0,

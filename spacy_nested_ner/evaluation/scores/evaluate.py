@@ -179,12 +179,11 @@ def evaluate_predictions(
     """
     chosen = _annotated(references, spans_key, ents)
     if not any(is_annotated(doc, spans_key, ents) for doc in predictions):
-        used = ", ".join(sorted({repr(key) for doc in predictions for key in doc.spans})) or "none"
-        of_ents = " Those in doc.ents are scored with --ents." * any(d.ents for d in predictions)
-        raise ValueError(
-            f"There are no predictions under spans key {spans_key!r}; the docs use: {used}. Choose "
-            f"the key with --spans-key; gold and predictions are read from the same one.{of_ents}"
-        )
+        used = {key for doc in predictions for key in doc.spans}
+        problem = no_predictions(used, spans_key, "There are no predictions", "the docs use")
+        if any(doc.ents for doc in predictions):
+            problem += " Those in doc.ents are scored with --ents."
+        raise ValueError(problem)
     pairs = _paired(chosen, predictions)
     if not pairs:
         raise ValueError(

@@ -152,10 +152,10 @@ def remarks(
         label: PRF(each["right"], each["predicted"], each["gold"])
         for label, each in found["strict"]["by_label"].items()
     }
-    little = remark(counts, own, known)
     if found["scored_on"] == "predictions":
         yield from _of_predictions(found, counts)
         return
+    little = remark(counts, own, known)
     if little is not None:
         yield little
     if found["raw_text"] is None:

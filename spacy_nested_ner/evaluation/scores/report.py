@@ -111,12 +111,17 @@ def check_text(reference: Doc, predicted: Doc) -> None:
         )
 
 
-def no_predictions(keys: Set[str], spans_key: str) -> str:
-    """What to say where no doc has spans of the key, with the keys that the pipeline uses."""
+def no_predictions(
+    keys: Set[str],
+    spans_key: str,
+    nothing: str = "The pipeline predicts nothing",
+    uses: str = "it uses",
+) -> str:
+    """What to say where no doc has spans of the key, with the keys that are used."""
     used = ", ".join(map(repr, sorted(keys))) or "none"
     return (
-        f"The pipeline predicts nothing under spans key {spans_key!r}; it uses: {used}. Choose the "
-        "key with --spans-key; gold and predictions are read from the same one."
+        f"{nothing} under spans key {spans_key!r}; {uses}: {used}. Choose the key with "
+        "--spans-key; gold and predictions are read from the same one."
     )
 
 
