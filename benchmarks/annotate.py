@@ -2,6 +2,7 @@
 
 python -m benchmarks.annotate prepare FOLDER
 python -m benchmarks.annotate speed FOLDER --output RESULTS/speed.json
+python -m benchmarks.annotate start FOLDER --output RESULTS/start.json
 python -m benchmarks.annotate memory FOLDER --output RESULTS/memory.json
 python -m benchmarks.annotate same FOLDER --output RESULTS/same.json
 python -m benchmarks.annotate kills FOLDER --output RESULTS/kills.json
@@ -11,6 +12,7 @@ python -m benchmarks.annotate sizing FOLDER --output RESULTS/sizing.json
 makes the sentences of it. RESULTS is benchmarks/results/annotate.
 """
 
+import multiprocessing
 import os
 import random
 import shutil
@@ -18,7 +20,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -33,7 +37,8 @@ from benchmarks import tables
 from benchmarks.clusters import local_ray, local_spark
 from benchmarks.harness import Output, Results, Stopwatch, in_process, peak, write_output
 from benchmarks.systems import CONFIGS, SYSTEMS, read, untrained_system
-from spacy_nested_ner.scale import Annotator
+from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.scale import Annotator, workers
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -151,7 +156,6 @@ def spark(folder: Path, limit: int, output: Path, workers: int) -> None:
             frame = frame.filter(f"id < '{limit:06}'")
         found = frame.mapInArrow(annotator.spark, schema=annotator.ddl)
         found.write.parquet(str(output))
-        record_tree()
 
 
 def ray(folder: Path, limit: int, output: Path, workers: int) -> None:
@@ -166,7 +170,6 @@ def ray(folder: Path, limit: int, output: Path, workers: int) -> None:
             annotator.actor, compute=actors, batch_size=ROWS, batch_format="pyarrow"
         )
         found.write_parquet(str(output))
-        record_tree()
 
 
 WAYS: Dict[str, Tuple[Callable[[Path, int, Path, int], None], int]] = {
@@ -178,26 +181,54 @@ WAYS: Dict[str, Tuple[Callable[[Path, int, Path, int], None], int]] = {
     "spark two": (spark, 2),
     "ray two": (ray, 2),
 }
-tree = 0.0
 
 
-def record_tree() -> None:
-    """Keep the CPU time of all processes below this one, while they are there."""
-    global tree
-    parents: Dict[int, int] = {}
-    ticks: Dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text("utf8").rsplit(")", 1)[1].split()
-        except OSError:  # it has just ended
-            continue
-        pid = int(path.parent.name)
-        parents[pid] = int(fields[1])
-        ticks[pid] = sum(map(int, fields[11:15]))
-    below = {os.getpid()}
-    for _ in range(20):
-        below |= {pid for pid, parent in parents.items() if parent in below}
-    tree = sum(ticks[pid] for pid in below) / os.sysconf("SC_CLK_TCK")
+class Tree:
+    """CPU time of this process and of all below it, and the most memory that they have at once, in
+    MiB, as seen ten times a second. A page that several of them share counts once."""
+
+    def __init__(self) -> None:
+        self.ticks: Dict[int, int] = {}
+        self.mib = 0.0
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(self.ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> "Tree":
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._ended.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.1):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        shares = 0
+        for pid in {os.getpid(), *below(os.getpid())}:
+            with suppress(OSError):  # it has just ended
+                fields = Path(f"/proc/{pid}/stat").read_text("utf8").rsplit(")", 1)[1].split()
+                self.ticks[pid] = sum(map(int, fields[11:13]))
+                memory = Path(f"/proc/{pid}/smaps_rollup").read_text("utf8")
+                shares += int(memory.split("Pss:")[1].split()[0])
+        self.mib = max(self.mib, shares / 1024)
+
+
+def below(pid: int) -> List[int]:
+    """The processes that a process has started, and those that these have."""
+    found: List[int] = []
+    for path in sorted(Path(f"/proc/{pid}/task").glob("*/children")):
+        with suppress(OSError):
+            for child in map(int, path.read_text("utf8").split()):
+                found += [child, *below(child)]
+    return found
 
 
 @app.command()
@@ -216,12 +247,12 @@ def speed(
     results = Results(output, sentences=limit or len(sentences_of(folder, 0)[0]))
     for repeat in range(repeats):
         for name in way:
-            results.add(f"{name}, {start(results, name)}", measured(folder, name, limit))
+            results.add(f"{name}, {number_of(results, name)}", measured(folder, name, limit))
             typer.echo(f"{repeat + 1}/{repeats} {name}: {list(results.cells.values())[-1]}")
     typer.echo(tables.annotation(results.cells))
 
 
-def start(results: Results, name: str) -> int:
+def number_of(results: Results, name: str) -> int:
     """The number of the next measurement of a way."""
     return 1 + sum(key.split(", ")[0] == name for key in results.cells)
 
@@ -245,12 +276,10 @@ def measured(folder: Path, name: str, limit: int) -> Dict[str, Any]:
 def run_way(folder: Path, name: str, limit: int, output: Path) -> Dict[str, Any]:
     """Wall and CPU seconds of one way."""
     function, workers = WAYS[name]
-    with Stopwatch() as watch:
+    with Tree() as tree, Stopwatch() as watch:
         function(folder, limit, output, workers)
-    if not tree:
-        record_tree()
     mib = sum(path.stat().st_size for path in output.rglob("*.parquet")) / 2**20
-    return {"seconds": watch.seconds, "cpu_seconds": tree, "output_mib": mib}
+    return {"seconds": watch.seconds, "cpu_seconds": tree.cpu_seconds, "output_mib": mib}
 
 
 def words_of(folder: Path, limit: int) -> Tuple[int, int]:
@@ -260,7 +289,40 @@ def words_of(folder: Path, limit: int) -> Tuple[int, int]:
     return sum(len(tokenizer(text)) for text in texts), len(texts)
 
 
-# Memory
+# Start and memory
+
+
+@app.command()
+def start(
+    folder: Folder,
+    workers: Annotated[List[int], typer.Option(help="Repeat for several")] = [1, 2, 4, 8],  # noqa: B006
+    limit: Annotated[int, typer.Option(help="First sentences of each worker")] = 500,
+    output: Output = None,
+) -> None:
+    """What workers cost that are forked from one process, and such as start from nothing."""
+    cells = []
+    for number in workers:
+        for way in ("fork", "spawn"):
+            found = in_process(started, folder, way, number, limit)
+            cells.append({"way": way, "workers": number, **found})
+    typer.echo(tables.measurements({"cells": cells}))
+    write_output(output, {"sentences_of_each": limit, "cells": cells})
+
+
+def started(folder: Path, way: str, number: int, limit: int) -> Dict[str, Any]:
+    """Wall and CPU seconds of a short run, and the memory of all its processes."""
+    from pyarrow.parquet import read_table, write_table
+
+    if way == "spawn":
+        workers._processes = lambda: multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as scratch:
+        table = read_table(folder / SENTENCES).slice(0, number * limit)
+        write_table(table, Path(scratch) / SENTENCES, row_group_size=limit)
+        paths = [str(folder / "model"), str(Path(scratch) / SENTENCES), str(Path(scratch) / "out")]
+        with Tree() as tree, Stopwatch() as watch:
+            command = ["annotate", *paths, "--workers", str(number)]
+            nested_ner_cli(command, standalone_mode=False)
+    return {"seconds": watch.seconds, "cpu_seconds": tree.cpu_seconds, "mib": tree.mib}
 
 
 @app.command()
@@ -422,13 +484,13 @@ class Run:
 
 
 def kill_one(parent: int) -> bool:
-    """Kill a worker, if there is one."""
-    for path in sorted(Path(f"/proc/{parent}/task").glob("*/children")):
-        for child in map(int, path.read_text("utf8").split()):
-            if "multiprocessing.spawn" in Path(f"/proc/{child}/cmdline").read_text("utf8"):
-                os.kill(child, signal.SIGKILL)
-                return True
-    return False
+    """Kill a worker, if there is one, without a GPU: see `scale/workers.py`."""
+    lines = {pid: Path(f"/proc/{pid}/cmdline").read_text("utf8") for pid in below(parent)}
+    forked = [pid for pid, line in lines.items() if "multiprocessing.forkserver" in line]
+    if len(forked) < 2:  # the first forks the others
+        return False
+    os.kill(forked[1], signal.SIGKILL)
+    return True
 
 
 # Sizing

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from spacy.util import import_file
+from thinc.compat import has_cupy_gpu, has_torch_cuda_gpu
 
 from spacy_nested_ner.files import settle
 from spacy_nested_ner.forks import end_with_parent
@@ -33,8 +35,19 @@ Report = Callable[[int, int, int], None]
 """Takes how many texts, tokens and failed texts are done beside those before; numbers below 0 when
 they have to be done again."""
 
-# A forked process would inherit torch's threads as if they were there, and wait for them.
-_spawning = multiprocessing.get_context("spawn")
+
+def _processes() -> Any:
+    """The context that workers are started in. A fork of this process would inherit torch's threads
+    as if they were there, and wait for them. On Linux workers are forked from a process that has
+    imported what they need and done nothing else: each starts at once, and they share its memory.
+    But what has looked for a GPU cannot be forked to use it: where there is one, as on other
+    systems, each worker starts from nothing.
+    """
+    if sys.platform != "linux" or has_cupy_gpu or has_torch_cuda_gpu:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["spacy_nested_ner.scale.preload"])
+    return context
 
 
 class WorkersFail(RuntimeError):
@@ -76,8 +89,9 @@ class _Worker:
     """A process, the connection to it, and the fragment that it has in hand."""
 
     def __init__(self, job: Job, fragment: Fragment) -> None:
-        self.connection, theirs = _spawning.Pipe()
-        self.process = _spawning.Process(target=_work, args=(job, theirs), daemon=True)
+        context = _processes()
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
         with _interrupts_wait():
             self.process.start()
         theirs.close()  # so that the end of the process is the end of the connection
@@ -118,13 +132,17 @@ class _Team:
         self.failed_starts = 0
 
     def hire(self) -> None:
-        self.workers.append(_Worker(self.job, self.todo.popleft()))
+        fragment = self.todo.popleft()
+        try:
+            self.workers.append(_Worker(self.job, fragment))
+        except (EOFError, OSError) as error:  # what workers are forked from has died
+            self._not_started(fragment, f"{type(error).__name__}: {error}")
 
     def wait(self) -> None:
         """Hear what the workers have to say."""
         by_connection = {worker.connection: worker for worker in self.workers}
         for connection in wait(list(by_connection)):
-            worker = by_connection[connection]  # type: ignore[index]
+            worker = by_connection[connection]
             try:
                 kind, what = worker.connection.recv()
             except (EOFError, OSError):  # also in the middle of a message
@@ -157,8 +175,11 @@ class _Team:
         reason = worker.end()
         if worker.is_ready:
             self._again(worker, reason)
-            return
-        self.todo.appendleft(worker.fragment)
+        else:
+            self._not_started(worker.fragment, reason)
+
+    def _not_started(self, fragment: Fragment, reason: str) -> None:
+        self.todo.appendleft(fragment)
         self.failed_starts += 1
         if self.failed_starts == ATTEMPTS:
             raise WorkersFail(
@@ -200,8 +221,7 @@ def _interrupts_wait() -> Iterator[None]:
 def _work(job: Job, connection: Connection) -> None:
     """What a worker does until the connection ends."""
     end_with_parent()
-    if not hasattr(signal, "pthread_sigmask"):  # see `_interrupts_wait`
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of where `_interrupts_wait` does not reach
     try:
         if job.code is not None:
             import_file("python_code", job.code)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import spacy
+from thinc.compat import has_cupy_gpu, has_torch_cuda_gpu
 from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import nested_ner_cli
@@ -142,9 +144,10 @@ def is_alive(pid: int) -> bool:
 
 
 def children(pid: int) -> List[int]:
-    """Of a process. Needs Linux."""
+    """The workers, and what they were forked from."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text("utf8").split()]
+    found = [int(child) for task in tasks for child in task.read_text("utf8").split()]
+    return [*found, *(other for child in found for other in children(child))]
 
 
 def test_output_is_one_fragment_for_each_row_group(model, whole):
@@ -194,6 +197,41 @@ def test_two_workers_write_the_same(model, parts, whole, tmp_path):
     printed = annotate(model, parts, tmp_path / "out", "--workers", 2)
     assert "Several texts" not in printed
     assert files(tmp_path / "out") == files(whole)
+
+
+def test_workers_are_forked_from_a_process_that_has_imported_what_they_need():
+    if sys.platform != "linux" or has_cupy_gpu or has_torch_cuda_gpu:
+        pytest.skip("workers start from nothing here")
+    has_imported = "set(['spacy.lang.xx', 'torch']) <= set(__import__('sys').modules)"
+    with ProcessPoolExecutor(1, workers._processes()) as pool:
+        assert pool.submit(eval, has_imported).result()
+
+
+@pytest.mark.parametrize("gpu", ["has_cupy_gpu", "has_torch_cuda_gpu"])
+def test_workers_for_a_gpu_are_no_forks(monkeypatch, gpu):
+    monkeypatch.setattr(workers, gpu, True)
+    assert workers._processes().get_start_method() == "spawn"
+
+
+@pytest.mark.parametrize("failures, code", [(2, 0), (3, 1)])
+def test_a_worker_that_cannot_be_started_is_tried_again(
+    model, parts, whole, tmp_path, monkeypatch, failures, code
+):
+    class Failing(workers._Worker):
+        left = failures
+
+        def __init__(self, *args: Any) -> None:
+            if Failing.left:
+                Failing.left -= 1
+                raise BlockingIOError("no process")
+            super().__init__(*args)
+
+    monkeypatch.setattr(workers, "_Worker", Failing)
+    printed = annotate(model, parts, tmp_path / "out", code=code)
+    if code:
+        assert "3 workers ended before they had loaded the pipeline: BlockingIOError" in printed
+    else:
+        assert files(tmp_path / "out") == files(whole)
 
 
 def test_resume_does_what_is_missing(model, parts, whole, tmp_path):
