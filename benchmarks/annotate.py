@@ -314,7 +314,7 @@ def started(folder: Path, way: str, number: int, limit: int) -> Dict[str, Any]:
     from pyarrow.parquet import read_table, write_table
 
     if way == "spawn":
-        workers._processes = lambda: multiprocessing.get_context("spawn")
+        workers.worker_context = lambda: multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as scratch:
         table = read_table(folder / SENTENCES).slice(0, number * limit)
         write_table(table, Path(scratch) / SENTENCES, row_group_size=limit)

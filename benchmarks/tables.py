@@ -159,6 +159,8 @@ def shares(systems: Dict[str, Any], what: str) -> str:
 MEASURED = {
     "system": ("system", "`{}`"),
     "what": ("", "{}"),
+    "way": ("way", "{}"),
+    "workers": ("workers", "{}"),
     "settings": ("settings", "`{}`"),
     "form": ("form", "{}"),
     "labels": ("labels", "{}"),
@@ -203,8 +205,6 @@ MEASURED = {
     "sentences_per_second": ("sentences/s", "{:.0f}"),
     "step_ms": ("step, ms", "{:.0f}"),
     "words_per_cpu_second": ("words per CPU second", "{:.0f}"),
-    "way": ("way", "{}"),
-    "workers": ("workers", "{}"),
     "float32_ms": ("float32, ms for each doc", "{:.1f}"),
     "float32_by_mkl_ms": ("float32 by MKL", "{:.1f}"),
     "int8_ms": ("int8, ms for each doc", "{:.1f}"),

@@ -36,7 +36,7 @@ Report = Callable[[int, int, int], None]
 they have to be done again."""
 
 
-def _processes() -> Any:
+def worker_context() -> Any:
     """The context that workers are started in. A fork of this process would inherit torch's threads
     as if they were there, and wait for them. On Linux workers are forked from a process that has
     imported what they need and done nothing else: each starts at once, and they share its memory.
@@ -89,7 +89,7 @@ class _Worker:
     """A process, the connection to it, and the fragment that it has in hand."""
 
     def __init__(self, job: Job, fragment: Fragment) -> None:
-        context = _processes()
+        context = worker_context()
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
         with _interrupts_wait():

@@ -203,14 +203,14 @@ def test_workers_are_forked_from_a_process_that_has_imported_what_they_need():
     if sys.platform != "linux" or has_cupy_gpu or has_torch_cuda_gpu:
         pytest.skip("workers start from nothing here")
     has_imported = "set(['spacy.lang.xx', 'torch']) <= set(__import__('sys').modules)"
-    with ProcessPoolExecutor(1, workers._processes()) as pool:
+    with ProcessPoolExecutor(1, workers.worker_context()) as pool:
         assert pool.submit(eval, has_imported).result()
 
 
 @pytest.mark.parametrize("gpu", ["has_cupy_gpu", "has_torch_cuda_gpu"])
 def test_workers_for_a_gpu_are_no_forks(monkeypatch, gpu):
     monkeypatch.setattr(workers, gpu, True)
-    assert workers._processes().get_start_method() == "spawn"
+    assert workers.worker_context().get_start_method() == "spawn"
 
 
 @pytest.mark.parametrize("failures, code", [(2, 0), (3, 1)])
