@@ -327,7 +327,7 @@ def test_ner_crf_of_edsnlp(tiny_bert, tmp_path) -> None:
 def test_students_of_a_teacher(tmp_path) -> None:
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
     train(make_pipeline("piqn_ner", threshold=0.01), 5).to_disk(tmp_path / "teacher")
-    options = ("--train-limit", 4, "--minutes", 0.05, "--epochs", 1)
+    options = ("--train-limit", 4, "--minutes", 0.02, "--epochs", 1)
     folders = (tmp_path / "teacher", tmp_path, tmp_path / "out")
     ways = ("--way", "gold and teacher", "--way", "gold, pretrained CNN")
     table = invoke(teaching.app, "run", *folders, *options, *ways)
@@ -354,7 +354,7 @@ def test_students_of_a_teacher(tmp_path) -> None:
 def test_recall_by_length_and_depth(tmp_path) -> None:
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
     folders = (tmp_path, tmp_path / "test.spacy", tmp_path / "out")
-    table = invoke(long_entities.app, "run", *folders, "--minutes", 0.05, "--ngrams", 3)
+    table = invoke(long_entities.app, "run", *folders, "--minutes", 0.02, "--ngrams", 3)
     assert "| spancat, 1- to 3-grams | 1 |" in table
     docs = list(DocBin().from_disk(tmp_path / "test.spacy").get_docs(spacy.blank("en").vocab))
     n_gold = sum(len(doc.spans["sc"]) for doc in docs)

@@ -42,17 +42,17 @@ def run(corpus: Path, output: Path, *options, code=0) -> str:
 
 def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     systems = ("--system", "locate_and_label_ner", "--system", "spancat")
-    output, options = tmp_path / "out", (*systems, "--minutes", 0.02, "--cpu-clock")
+    output, options = tmp_path / "out", (*systems, "--minutes", 0.01, "--cpu-clock")
     printed = run(corpus, output, *options)
-    assert "Trainings: 2, 0.02 CPU minutes each" in printed
+    assert "Trainings: 2, 0.01 CPU minutes each" in printed
     found = {}
     for name in ("locate_and_label_ner", "spancat"):
         assert f"| `{name}` | 0 |" in printed
         found[name] = srsly.read_json(output / f"{name}_seed0.json")
         training, settings = found[name]["training"], found[name]["settings"]
-        assert training["steps"] > 1 and training["cpu_minutes"] >= 0.02
+        assert training["steps"] > 1 and training["cpu_minutes"] >= 0.01
         assert training["curve"][0][0] == 0
-        assert (settings["minutes"], settings["system"]) == (0.02, name)
+        assert (settings["minutes"], settings["system"]) == (0.01, name)
         nlp = spacy.load(output / f"{name}_seed0" / "model")
         assert nlp.get_pipe("ner").key == "mine"
         assert nlp.get_pipe("ner").cfg["threshold"] == found[name]["threshold_tuned"]
@@ -67,7 +67,7 @@ def test_two_systems_in_equal_time(corpus, tmp_path) -> None:
     shutil.copytree(corpus, tmp_path / "moved")
     assert run(tmp_path / "moved", output, *options).count("done already") == 2
     other = run(corpus, output, *systems, "--minutes", 1, code=1)
-    assert "was made with other settings: minutes 0.02, cpu_clock True" in other
+    assert "was made with other settings: minutes 0.01, cpu_clock True" in other
 
 
 def made_up(tasks: List[trainings.Task], f1: dict) -> List[dict]:
@@ -183,7 +183,7 @@ def test_sentences_of_docs_without_boundaries_are_counted_by_rule(
 
 def test_a_pretrained_encoder_is_compared(corpus, tmp_path, tiny_bert) -> None:
     systems = ("--system", "locate_and_label_ner", "--system", "spancat")
-    run(corpus, tmp_path, *systems, "--encoder", tiny_bert, "--minutes", 0.02, "--cpu-clock")
+    run(corpus, tmp_path, *systems, "--encoder", tiny_bert, "--minutes", 0.01, "--cpu-clock")
     nlp = spacy.load(tmp_path / "locate_and_label_ner_seed0" / "model")
     assert nlp.get_pipe("ner").cfg["adversarial"] == 1
     assert (tmp_path / "spancat_seed0.json").exists()
