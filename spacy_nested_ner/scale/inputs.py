@@ -455,6 +455,8 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
     except csv.Error as error:
         place = f"in the row that begins in line {line}"
         hint = "Perhaps a quotation mark there is not closed, or not doubled"
+        if "NUL" in str(error):  # up to Python 3.10
+            hint = f"It holds NUL characters; {REMEDY}"
         raise csv.Error(f"{error}, {place}. {hint}") from error
 
 
