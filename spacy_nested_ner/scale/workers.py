@@ -88,8 +88,7 @@ def run(job: Job, fragments: Iterable[Fragment], workers: int, report: Report) -
 class _Worker:
     """A process, the connection to it, and the fragment that it has in hand."""
 
-    def __init__(self, job: Job, fragment: Fragment) -> None:
-        context = worker_context()
+    def __init__(self, context: Any, job: Job, fragment: Fragment) -> None:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
         with _interrupts_wait():
@@ -123,6 +122,7 @@ class _Team:
     """The workers that there are, and what is left to do."""
 
     def __init__(self, job: Job, todo: Deque[Fragment], report: Report) -> None:
+        self.context = worker_context()
         self.job = job
         self.todo = todo
         self.report = report
@@ -134,8 +134,11 @@ class _Team:
     def hire(self) -> None:
         fragment = self.todo.popleft()
         try:
-            self.workers.append(_Worker(self.job, fragment))
-        except (EOFError, OSError) as error:  # what workers are forked from has died
+            self.workers.append(_Worker(self.context, self.job, fragment))
+        except (EOFError, OSError) as error:
+            # What workers are forked from has died, or its socket is gone: a long run outlives
+            # files in the folder for temporary ones. Or the path of that folder is too long.
+            self.context = multiprocessing.get_context("spawn")
             self._not_started(fragment, f"{type(error).__name__}: {error}")
 
     def wait(self) -> None:

@@ -217,17 +217,18 @@ def test_workers_for_a_gpu_are_no_forks(monkeypatch, gpu):
 def test_a_worker_that_cannot_be_started_is_tried_again(
     model, parts, whole, tmp_path, monkeypatch, failures, code
 ):
-    class Failing(workers._Worker):
-        left = failures
+    methods: List[str] = []
 
-        def __init__(self, *args: Any) -> None:
-            if Failing.left:
-                Failing.left -= 1
+    class Failing(workers._Worker):
+        def __init__(self, context: Any, *args: Any) -> None:
+            methods.append(context.get_start_method())
+            if len(methods) <= failures:
                 raise BlockingIOError("no process")
-            super().__init__(*args)
+            super().__init__(context, *args)
 
     monkeypatch.setattr(workers, "_Worker", Failing)
     printed = annotate(model, parts, tmp_path / "out", code=code)
+    assert methods == [workers.worker_context().get_start_method(), "spawn", "spawn"]
     if code:
         assert "3 workers ended before they had loaded the pipeline: BlockingIOError" in printed
     else:
