@@ -185,7 +185,8 @@ WAYS: Dict[str, Tuple[Callable[[Path, int, Path, int], None], int]] = {
 
 class Tree:
     """CPU time of this process and of all below it, and the most memory that they have at once, in
-    MiB, as seen ten times a second. A page that several of them share counts once."""
+    MiB, as seen ten times a second. A page that several of them share counts once; processes that
+    end sooner do not count."""
 
     def __init__(self) -> None:
         self.ticks: Dict[int, int] = {}
@@ -292,19 +293,22 @@ def words_of(folder: Path, limit: int) -> Tuple[int, int]:
 # Start and memory
 
 
+Number = typer.Option("--workers", help="Repeat for several")
+
+
 @app.command()
 def start(
     folder: Folder,
-    workers: Annotated[List[int], typer.Option(help="Repeat for several")] = [1, 2, 4, 8],  # noqa: B006
+    number: Annotated[List[int], Number] = [1, 2, 4, 8],  # noqa: B006
     limit: Annotated[int, typer.Option(help="First sentences of each worker")] = 500,
     output: Output = None,
 ) -> None:
     """What workers cost that are forked from one process, and such as start from nothing."""
     cells = []
-    for number in workers:
+    for each in number:
         for way in ("fork", "spawn"):
-            found = in_process(started, folder, way, number, limit)
-            cells.append({"way": way, "workers": number, **found})
+            found = in_process(started, folder, way, each, limit)
+            cells.append({"way": way, "workers": each, **found})
     typer.echo(tables.measurements({"cells": cells}))
     write_output(output, {"sentences_of_each": limit, "cells": cells})
 
@@ -321,7 +325,8 @@ def started(folder: Path, way: str, number: int, limit: int) -> Dict[str, Any]:
         paths = [str(folder / "model"), str(Path(scratch) / SENTENCES), str(Path(scratch) / "out")]
         with Tree() as tree, Stopwatch() as watch:
             command = ["annotate", *paths, "--workers", str(number)]
-            nested_ner_cli(command, standalone_mode=False)
+            if nested_ner_cli(command, standalone_mode=False):
+                raise RuntimeError("annotate has failed")
     return {"seconds": watch.seconds, "cpu_seconds": tree.cpu_seconds, "mib": tree.mib}
 
 
@@ -484,12 +489,15 @@ class Run:
 
 
 def kill_one(parent: int) -> bool:
-    """Kill a worker, if there is one, without a GPU: see `scale/workers.py`."""
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_text("utf8") for pid in below(parent)}
-    forked = [pid for pid, line in lines.items() if "multiprocessing.forkserver" in line]
-    if len(forked) < 2:  # the first forks the others
+    """Kill a worker, if there is one. Needs a machine without a GPU: see `worker_context`."""
+    found = []
+    for pid in below(parent):
+        with suppress(OSError):  # it has just ended
+            if "multiprocessing.forkserver" in Path(f"/proc/{pid}/cmdline").read_text("utf8"):
+                found.append(pid)
+    if len(found) < 2:  # the first forks the others
         return False
-    os.kill(forked[1], signal.SIGKILL)
+    os.kill(found[1], signal.SIGKILL)
     return True
 
 

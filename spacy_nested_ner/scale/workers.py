@@ -7,11 +7,13 @@ for ever for what a dead one had in hand.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
@@ -31,6 +33,9 @@ ATTEMPTS = 3
 PATIENCE = 5.0
 """Seconds that a worker has to end by itself."""
 
+UNKNOWN = 255
+"""What `multiprocessing` gives as exit code where it cannot know."""
+
 Report = Callable[[int, int, int], None]
 """Takes how many texts, tokens and failed texts are done beside those before; numbers below 0 when
 they have to be done again."""
@@ -39,11 +44,13 @@ they have to be done again."""
 def worker_context() -> Any:
     """The context that workers are started in. A fork of this process would inherit torch's threads
     as if they were there, and wait for them. On Linux workers are forked from a process that has
-    imported what they need and done nothing else: each starts at once, and they share its memory.
-    But what has looked for a GPU cannot be forked to use it: where there is one, as on other
-    systems, each worker starts from nothing.
+    imported what they need and done nothing else: a further one starts soon, and they share this
+    memory. But what has looked for a GPU cannot be forked to use it, and that process looks for
+    modules where it is, as `python -m spacy` does and `spacy` does not. Where there is a GPU, in
+    the latter case, and on other systems each worker starts from nothing.
     """
-    if sys.platform != "linux" or has_cupy_gpu or has_torch_cuda_gpu:
+    has_gpu = has_cupy_gpu or has_torch_cuda_gpu
+    if sys.platform != "linux" or has_gpu or not {"", os.getcwd()}.intersection(sys.path):
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["spacy_nested_ner.scale.preload"])
@@ -91,6 +98,7 @@ class _Worker:
     def __init__(self, context: Any, job: Job, fragment: Fragment) -> None:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
+        resource_tracker.ensure_running()  # whose start would let interrupts in again
         with _interrupts_wait():
             self.process.start()
         theirs.close()  # so that the end of the process is the end of the connection
@@ -110,12 +118,25 @@ class _Worker:
         self.process.kill()
         self.process.join()
         code = self.process.exitcode or 0
+        if code == UNKNOWN:  # what it was forked from has died: it may be alive
+            _kill(self.process.pid)
         if code >= 0:
             return f"the worker ended with code {code}"
         name = signal.Signals(-code).name
         return f"the worker was killed by {name}" + (
             ", perhaps because memory ran out" if name == "SIGKILL" else ""
         )
+
+
+def _kill(pid: int) -> None:
+    """Kill a process that is no child of this one, and wait until it has ended."""
+    with suppress(OSError):  # it has ended
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            wait([process], PATIENCE)
+        finally:
+            os.close(process)
 
 
 class _Team:
@@ -138,7 +159,6 @@ class _Team:
         except (EOFError, OSError) as error:
             # What workers are forked from has died, or its socket is gone: a long run outlives
             # files in the folder for temporary ones. Or the path of that folder is too long.
-            self.context = multiprocessing.get_context("spawn")
             self._not_started(fragment, f"{type(error).__name__}: {error}")
 
     def wait(self) -> None:
@@ -182,6 +202,7 @@ class _Team:
             self._not_started(worker.fragment, reason)
 
     def _not_started(self, fragment: Fragment, reason: str) -> None:
+        self.context = multiprocessing.get_context("spawn")  # which asks for less
         self.todo.appendleft(fragment)
         self.failed_starts += 1
         if self.failed_starts == ATTEMPTS:

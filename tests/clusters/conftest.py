@@ -1,4 +1,4 @@
-"""Tests in real Spark and Ray: `python -m pytest tests/clusters`, with nothing else beside them."""
+"""Tests in real Spark and Ray: `python -m pytest tests/clusters`, in one process."""
 
 import os
 

@@ -213,6 +213,13 @@ def test_workers_for_a_gpu_are_no_forks(monkeypatch, gpu):
     assert workers.worker_context().get_start_method() == "spawn"
 
 
+def test_workers_find_the_modules_that_the_command_finds(monkeypatch):
+    """A forking process would look for them in the working directory first."""
+    others = [path for path in sys.path if path not in ("", os.getcwd())]
+    monkeypatch.setattr(sys, "path", others)
+    assert workers.worker_context().get_start_method() == "spawn"
+
+
 @pytest.mark.parametrize("failures, code", [(2, 0), (3, 1)])
 def test_a_worker_that_cannot_be_started_is_tried_again(
     model, parts, whole, tmp_path, monkeypatch, failures, code
@@ -464,8 +471,12 @@ def test_what_kills_three_workers_is_named_and_the_rest_goes_on(mortal, tmp_path
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
+@pytest.mark.parametrize("orphaned", [False, True])
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(mortal, tmp_path, sign):
+def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(
+    mortal, tmp_path, sign, orphaned
+):
+    """orphaned: what the workers were forked from has died before."""
     environment, model, once = mortal
     for i, texts in enumerate([TEXTS, ["sleep"]]):
         write(tmp_path / "in" / f"{i}.parquet", texts)
@@ -474,6 +485,10 @@ def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(mortal, tmp_p
     wait_for(once.exists)
     started = children(process.pid)
     assert started
+    if orphaned:
+        (forker,) = (pid for pid in started if children(pid))
+        os.kill(forker, signal.SIGKILL)
+        wait_for(lambda: not is_alive(forker))
     if sign == signal.SIGINT:
         os.killpg(process.pid, sign)  # as a terminal does
     else:
@@ -486,6 +501,18 @@ def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(mortal, tmp_p
     if sign == signal.SIGINT:
         assert process.returncode == 130 and "continue with --resume" in " ".join(printed.split())
         assert list(files(tmp_path / "out")) == names  # no drafts
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
+def test_ctrl_c_while_workers_start(mortal, parts, tmp_path):
+    environment, model, _ = mortal
+    process = start(environment, model, parts, tmp_path / "out")
+    wait_for(lambda: len(children(process.pid)) > 1)  # beside that of `multiprocessing` itself
+    started = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    wait_for(lambda: not any(map(is_alive, started)))
+    assert process.returncode == 130 and "Traceback" not in printed
 
 
 @pytest.mark.parametrize("name", ["fragment-0000000.parquet", None])

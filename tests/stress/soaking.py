@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -99,6 +100,8 @@ def forked(*arguments: Any) -> Dict[str, Any]:
             with open(sender, "w", encoding="utf8") as answer:
                 answer.write(srsly.json_dumps(measure(*arguments)))
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     os.close(sender)
