@@ -34,7 +34,7 @@ PATIENCE = 5.0
 """Seconds that a worker has to end by itself."""
 
 UNKNOWN = 255
-"""What `multiprocessing` gives as exit code where it cannot know."""
+"""Exit code of a forked process, where what forked it cannot tell."""
 
 Report = Callable[[int, int, int], None]
 """Takes how many texts, tokens and failed texts are done beside those before; numbers below 0 when
@@ -44,10 +44,10 @@ they have to be done again."""
 def worker_context() -> Any:
     """The context that workers are started in. A fork of this process would inherit torch's threads
     as if they were there, and wait for them. On Linux workers are forked from a process that has
-    imported what they need and done nothing else: a further one starts soon, and they share this
-    memory. But what has looked for a GPU cannot be forked to use it, and that process looks for
-    modules where it is, as `python -m spacy` does and `spacy` does not. Where there is a GPU, in
-    the latter case, and on other systems each worker starts from nothing.
+    imported what they need and done nothing else, which takes seconds, but once, and they share
+    this memory. But what has looked for a GPU cannot be forked to use it, and that process looks
+    for modules where it is, as `python -m spacy` does and `spacy` does not. Where there is a GPU,
+    in the latter case, and on other systems each worker starts from nothing.
     """
     has_gpu = has_cupy_gpu or has_torch_cuda_gpu
     if sys.platform != "linux" or has_gpu or not {"", os.getcwd()}.intersection(sys.path):
@@ -98,7 +98,9 @@ class _Worker:
     def __init__(self, context: Any, job: Job, fragment: Fragment) -> None:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
-        resource_tracker.ensure_running()  # whose start would let interrupts in again
+        self.is_forked = context.get_start_method() == "forkserver"
+        if self.is_forked:
+            resource_tracker.ensure_running()  # whose start would let interrupts in again
         with _interrupts_wait():
             self.process.start()
         theirs.close()  # so that the end of the process is the end of the connection
@@ -118,7 +120,7 @@ class _Worker:
         self.process.kill()
         self.process.join()
         code = self.process.exitcode or 0
-        if code == UNKNOWN:  # what it was forked from has died: it may be alive
+        if self.is_forked and code == UNKNOWN:  # what forked it has died: it may be alive
             _kill(self.process.pid)
         if code >= 0:
             return f"the worker ended with code {code}"
