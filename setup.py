@@ -77,7 +77,7 @@ setup(
         "numpy>=1.23.0",
         "catalogue>=2.0.6,<2.1.0",
         "tqdm>=4.38.0,<5.0.0",
-        "typer>=0.15.4,<1.0.0",  # before, no option without a value works with a present click
+        "typer>=0.15.4,<1.0.0",  # before, `--help` fails with a present click
         "wasabi>=0.9.1,<1.2.0",
     ],
     extras_require={
