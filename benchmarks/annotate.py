@@ -33,12 +33,13 @@ import torch
 import typer
 from spacy.tokens import Doc
 
+import spacy_nested_ner.scale.workers
 from benchmarks import tables
 from benchmarks.clusters import local_ray, local_spark
-from benchmarks.harness import Output, Results, Stopwatch, in_process, peak, write_output
+from benchmarks.harness import Output, Results, Stopwatch, cpu_of, in_process, peak, write_output
 from benchmarks.systems import CONFIGS, SYSTEMS, read, untrained_system
 from spacy_nested_ner.cli import nested_ner_cli
-from spacy_nested_ner.scale import Annotator, workers
+from spacy_nested_ner.scale import Annotator
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -189,14 +190,14 @@ class Tree:
     end sooner do not count."""
 
     def __init__(self) -> None:
-        self.ticks: Dict[int, int] = {}
+        self.seconds: Dict[int, float] = {}
         self.mib = 0.0
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch)
 
     @property
     def cpu_seconds(self) -> float:
-        return sum(self.ticks.values()) / os.sysconf("SC_CLK_TCK")
+        return sum(self.seconds.values())
 
     def __enter__(self) -> "Tree":
         self._watcher.start()
@@ -215,8 +216,7 @@ class Tree:
         shares = 0
         for pid in {os.getpid(), *below(os.getpid())}:
             with suppress(OSError):  # it has just ended
-                fields = Path(f"/proc/{pid}/stat").read_text("utf8").rsplit(")", 1)[1].split()
-                self.ticks[pid] = sum(map(int, fields[11:13]))
+                self.seconds[pid] = cpu_of(pid)
                 memory = Path(f"/proc/{pid}/smaps_rollup").read_text("utf8")
                 shares += int(memory.split("Pss:")[1].split()[0])
         self.mib = max(self.mib, shares / 1024)
@@ -293,22 +293,19 @@ def words_of(folder: Path, limit: int) -> Tuple[int, int]:
 # Start and memory
 
 
-Number = typer.Option("--workers", help="Repeat for several")
-
-
 @app.command()
 def start(
     folder: Folder,
-    number: Annotated[List[int], Number] = [1, 2, 4, 8],  # noqa: B006
+    workers: Annotated[List[int], typer.Option(help="Repeat for several")] = [1, 2, 4, 8],  # noqa: B006
     limit: Annotated[int, typer.Option(help="First sentences of each worker")] = 500,
     output: Output = None,
 ) -> None:
     """What workers cost that are forked from one process, and such as start from nothing."""
     cells = []
-    for each in number:
+    for number in workers:
         for way in ("fork", "spawn"):
-            found = in_process(started, folder, way, each, limit)
-            cells.append({"way": way, "workers": each, **found})
+            found = in_process(started, folder, way, number, limit)
+            cells.append({"way": way, "workers": number, **found})
     typer.echo(tables.measurements({"cells": cells}))
     write_output(output, {"sentences_of_each": limit, "cells": cells})
 
@@ -318,7 +315,7 @@ def started(folder: Path, way: str, number: int, limit: int) -> Dict[str, Any]:
     from pyarrow.parquet import read_table, write_table
 
     if way == "spawn":
-        workers.worker_context = lambda: multiprocessing.get_context("spawn")
+        spacy_nested_ner.scale.workers.worker_context = lambda: multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as scratch:
         table = read_table(folder / SENTENCES).slice(0, number * limit)
         write_table(table, Path(scratch) / SENTENCES, row_group_size=limit)

@@ -146,7 +146,7 @@ def in_process(
     process.start()
     sender.close()
     while not receiver.poll(0.2):
-        if cpu_seconds is not None and _cpu_seconds(process.pid) > cpu_seconds:
+        if cpu_seconds is not None and cpu_of(process.pid) > cpu_seconds:
             process.kill()
             process.join()
             return {"limit": "time"}
@@ -162,7 +162,7 @@ def in_process(
     raise RuntimeError(f"{function.__name__}{arguments} ended with code {process.exitcode}.")
 
 
-def _cpu_seconds(pid: Any) -> float:
+def cpu_of(pid: Any) -> float:
     """CPU time of another process. Not left to RLIMIT_CPU, under which a process reads its own
     clock in steps of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf8").rsplit(")", 1)[1].split()

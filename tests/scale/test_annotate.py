@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import spacy
-from thinc.compat import has_cupy_gpu, has_torch_cuda_gpu
 from typer.testing import CliRunner
 
+from benchmarks.annotate import below
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.files import DRAFT
 from spacy_nested_ner.scale import inputs, workers
@@ -34,6 +34,10 @@ from tests.conftest import heed_interrupts
 from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
+GPUS = ["has_cupy_gpu", "has_torch_cuda_gpu"]
+IN_PROC = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
+ARE_FORKED = workers.worker_context().get_start_method() == "forkserver"
+WHERE_FORKED = pytest.mark.skipif(not ARE_FORKED, reason="workers start from nothing here")
 ENTRY_POINTS = "[spacy_factories]\ndies = dies:Dies\n"
 # A component that ends its process, as the system does when memory runs out.
 DIES = """
@@ -143,13 +147,6 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def children(pid: int) -> List[int]:
-    """The workers, and what they were forked from."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [int(child) for task in tasks for child in task.read_text("utf8").split()]
-    return [*found, *(other for child in found for other in children(child))]
-
-
 def test_output_is_one_fragment_for_each_row_group(model, whole):
     assert sorted(files(whole)) == [f"fragment-{i:07}.parquet" for i in range(5)]
     rows = pq.read_table(whole).to_pylist()
@@ -199,15 +196,16 @@ def test_two_workers_write_the_same(model, parts, whole, tmp_path):
     assert files(tmp_path / "out") == files(whole)
 
 
-def test_workers_are_forked_from_a_process_that_has_imported_what_they_need():
-    if sys.platform != "linux" or has_cupy_gpu or has_torch_cuda_gpu:
-        pytest.skip("workers start from nothing here")
+@pytest.mark.skipif(sys.platform != "linux", reason="workers start from nothing here")
+def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(monkeypatch):
+    for gpu in GPUS:
+        monkeypatch.setattr(workers, gpu, False)
     has_imported = "set(['spacy.lang.xx', 'torch']) <= set(__import__('sys').modules)"
     with ProcessPoolExecutor(1, workers.worker_context()) as pool:
         assert pool.submit(eval, has_imported).result()
 
 
-@pytest.mark.parametrize("gpu", ["has_cupy_gpu", "has_torch_cuda_gpu"])
+@pytest.mark.parametrize("gpu", GPUS)
 def test_workers_for_a_gpu_are_no_forks(monkeypatch, gpu):
     monkeypatch.setattr(workers, gpu, True)
     assert workers.worker_context().get_start_method() == "spawn"
@@ -470,8 +468,8 @@ def test_what_kills_three_workers_is_named_and_the_rest_goes_on(mortal, tmp_path
     assert sorted(files(tmp_path / "out")) == [f"fragment-000000{i}.parquet" for i in (0, 2)]
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
-@pytest.mark.parametrize("orphaned", [False, True])
+@IN_PROC
+@pytest.mark.parametrize("orphaned", [False, pytest.param(True, marks=WHERE_FORKED)])
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(
     mortal, tmp_path, sign, orphaned
@@ -483,10 +481,10 @@ def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(
     once.unlink(missing_ok=True)
     process = start(environment, model, tmp_path / "in", tmp_path / "out")
     wait_for(once.exists)
-    started = children(process.pid)
+    started = below(process.pid)
     assert started
     if orphaned:
-        (forker,) = (pid for pid in started if children(pid))
+        (forker,) = (pid for pid in started if below(pid))
         os.kill(forker, signal.SIGKILL)
         wait_for(lambda: not is_alive(forker))
     if sign == signal.SIGINT:
@@ -503,12 +501,12 @@ def test_a_run_that_is_ended_leaves_whole_fragments_and_no_process(
         assert list(files(tmp_path / "out")) == names  # no drafts
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
+@IN_PROC
 def test_ctrl_c_while_workers_start(mortal, parts, tmp_path):
     environment, model, _ = mortal
     process = start(environment, model, parts, tmp_path / "out")
-    wait_for(lambda: len(children(process.pid)) > 1)  # beside that of `multiprocessing` itself
-    started = children(process.pid)
+    wait_for(lambda: len(below(process.pid)) > 1)  # beside that of `multiprocessing` itself
+    started = below(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     wait_for(lambda: not any(map(is_alive, started)))

@@ -9,11 +9,9 @@ nothing before.
 
 import contextlib
 import gc
-import os
 import random
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -21,6 +19,8 @@ import spacy
 import srsly
 import torch
 from spacy.language import Language
+
+from benchmarks.harness import in_process
 
 CHUNK = 100
 EVERY = 10
@@ -92,33 +92,13 @@ def measure(nlp: Language, mode: str, n_docs: int, seconds: float, seed: int) ->
     return {"chunk": CHUNK, "every": EVERY, **measured}
 
 
-def forked(*arguments: Any) -> Dict[str, Any]:
-    """What `measure` finds in a fork of this process."""
-    receiver, sender = os.pipe()
-    if not (child := os.fork()):
-        try:
-            with open(sender, "w", encoding="utf8") as answer:
-                answer.write(srsly.json_dumps(measure(*arguments)))
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    os.close(sender)
-    with open(receiver, encoding="utf8") as told:
-        text = told.read()
-    assert os.waitpid(child, 0)[1] == 0
-    found: Dict[str, Any] = srsly.json_loads(text)
-    return found
-
-
 def main(model: str, mode: str, n_docs: int, seconds: float, seed: int) -> None:
     nlp = spacy.load(model)
-    found = {"pipeline": forked(nlp, mode, n_docs, seconds, seed)}
+    found = {"pipeline": in_process(measure, nlp, mode, n_docs, seconds, seed)}
     docs = CHUNK * len(found["pipeline"]["times"])
     if docs > SHORT:
         nlp.select_pipes(enable=[])
-        found["tokenizer"] = forked(nlp, mode, docs, 600, seed)
+        found["tokenizer"] = in_process(measure, nlp, mode, docs, 600, seed)
     print(srsly.json_dumps(found))
 
 
