@@ -315,7 +315,8 @@ def started(folder: Path, way: str, number: int, limit: int) -> Dict[str, Any]:
     from pyarrow.parquet import read_table, write_table
 
     if way == "spawn":
-        spacy_nested_ner.scale.workers.worker_context = lambda: multiprocessing.get_context("spawn")
+        spawning = multiprocessing.get_context("spawn")
+        spacy_nested_ner.scale.workers.forking_context = lambda module: spawning
     with tempfile.TemporaryDirectory() as scratch:
         table = read_table(folder / SENTENCES).slice(0, number * limit)
         write_table(table, Path(scratch) / SENTENCES, row_group_size=limit)
@@ -486,7 +487,7 @@ class Run:
 
 
 def kill_one(parent: int) -> bool:
-    """Kill a worker, if there is one. Needs a machine without a GPU: see `worker_context`."""
+    """Kill a worker, if there is one. Needs a machine without a GPU: see `forking_context`."""
     found = []
     for pid in below(parent):
         with suppress(OSError):  # it has just ended

@@ -1,9 +1,17 @@
-"""Processes: what a fork needs while other threads work, and the end of those without a parent."""
+"""Processes: how they are started, what a fork needs while other threads work, and the end of those
+without a parent."""
 
 import multiprocessing
 import os
+import signal
+import sys
 import threading
-from typing import Callable
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, Callable, Iterator, Tuple
+
+from thinc.compat import has_cupy_gpu, has_torch_cuda_gpu
 
 
 def in_forked_processes(renew: Callable[[], None]) -> None:
@@ -11,6 +19,63 @@ def in_forked_processes(renew: Callable[[], None]) -> None:
     nobody would ever give back there."""
     if hasattr(os, "register_at_fork"):  # Windows does not fork
         os.register_at_fork(after_in_child=renew)
+
+
+def forking_context(module: str) -> Any:
+    """The context of `multiprocessing` to start processes in that use torch and spaCy. A fork of
+    this process would inherit torch's threads as if they were there, and wait for them. On Linux
+    they are forked from a process that has imported what they need and done nothing else, which
+    takes seconds, but once, and they share this memory. But what has looked for a GPU cannot be
+    forked to use it, and that process looks for modules where it is, as `python -m spacy` does and
+    `spacy` does not. Where there is a GPU, in the latter case, and on other systems each process
+    starts from nothing.
+
+    module: that they need beside the pipeline components. It must start no thread.
+    """
+    has_gpu = has_cupy_gpu or has_torch_cuda_gpu
+    if sys.platform != "linux" or has_gpu or not {"", os.getcwd()}.intersection(sys.path):
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([module, "spacy_nested_ner.preload"])
+    return context
+
+
+def start(context: Any, work: Callable[..., Any], *arguments: Any) -> Tuple[Any, Connection]:
+    """Start a process that calls `work` with a connection to this one and with arguments. It ends
+    with this process, and leaves Ctrl-C to it.
+
+    RETURNS: the process and the connection, whose other end is closed when the process has ended.
+    RAISES (EOFError, OSError): If it cannot be started: for one, what processes are forked from has
+        died, or its socket is gone, since a long run outlives files in the folder for temporary
+        ones. One that starts from nothing asks for less.
+    """
+    connection, theirs = context.Pipe()
+    process = context.Process(target=_begin, args=(theirs, work, arguments), daemon=True)
+    with _interrupts_wait():
+        process.start()
+    theirs.close()
+    return process, connection
+
+
+def _begin(connection: Connection, work: Callable[..., Any], arguments: Tuple[Any, ...]) -> None:
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of where `_interrupts_wait` does not reach
+    work(connection, *arguments)
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C reaches every process of a terminal; one started in this block does not hear it, this
+    process hears it after the block."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # whose start would let interrupts in again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_with_parent() -> None:

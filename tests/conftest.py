@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import string
+import time
 import zipfile
 from functools import partial, wraps
 from pathlib import Path
@@ -352,6 +353,21 @@ def heed_interrupts() -> None:
     """For a process that is to get SIGINT: a shell's background jobs, and what they start, ignore
     it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def wait_for(happens: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, f"not within {seconds} seconds"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("utf8").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def save_bert(path: Path, layers: int = 2) -> None:

@@ -1,19 +1,23 @@
-"""Locks that a thread holds while another forks the process; processes whose parent dies."""
+"""How processes are started; locks that a thread holds while another forks the process; processes
+whose parent dies."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from typing import Callable
 
 import pytest
 
+from spacy_nested_ner import forks
 from spacy_nested_ner.layers.quick_products import by_one_dnn
 from spacy_nested_ner.scale import pipelines
 from tests.conftest import make_pipeline
 
 SECONDS = 30
+GPUS = ["has_cupy_gpu", "has_torch_cuda_gpu"]
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="no forks on this system"),
     pytest.mark.no_gpu("CUDA cannot be used in a forked process"),
@@ -88,3 +92,29 @@ def test_a_process_ends_with_its_parent(tmp_path):
         time.sleep(0.1)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
+
+
+def start_method() -> str:
+    return forks.forking_context(__name__).get_start_method()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes start from nothing here")
+def test_processes_are_forked_from_one_that_has_imported_what_they_need(monkeypatch):
+    for gpu in GPUS:
+        monkeypatch.setattr(forks, gpu, False)
+    has_imported = "set(['spacy.lang.xx', 'torch']) <= set(__import__('sys').modules)"
+    with ProcessPoolExecutor(1, forks.forking_context("spacy_nested_ner")) as pool:
+        assert pool.submit(eval, has_imported).result()
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_processes_for_a_gpu_are_no_forks(monkeypatch, gpu):
+    monkeypatch.setattr(forks, gpu, True)
+    assert start_method() == "spawn"
+
+
+def test_processes_find_the_modules_that_the_command_finds(monkeypatch):
+    """A forking process would look for them in the working directory first."""
+    others = [path for path in sys.path if path not in ("", os.getcwd())]
+    monkeypatch.setattr(sys, "path", others)
+    assert start_method() == "spawn"

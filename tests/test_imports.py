@@ -50,6 +50,7 @@ MAY_IMPORT = {
     "files": (),
     "forks": (),
     "msgpack": (),
+    "preload": (),
     "warn": (),
     "settings": (),
     # How entities nest is counted in one place.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import spacy
 import srsly
+import torch
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
@@ -31,7 +33,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
 from spacy_nested_ner.evaluation.scores.own_thresholds import is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import f_at
 from spacy_nested_ner.files import write_json
-from spacy_nested_ner.forks import end_with_parent
+from spacy_nested_ner.forks import forking_context, start
 from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
@@ -66,6 +68,11 @@ class Trained(NamedTuple):
     fit: Fit
 
 
+# Result of a training, or None, what to say of it, and where in the code it failed, which is empty
+# if the words are enough.
+Answer = Tuple[Optional[Dict[str, Any]], str, str]
+
+
 class Unfinished(ChildProcessError):
     """Trainings failed, which the message names. results: of the others."""
 
@@ -98,13 +105,12 @@ def train_each(
             say(f"{task.target}: done already")
         else:
             say(f"{task.target}: training")
-            try:
-                made = _in_process(one, task)
-            except Exception as err:  # whatever it is: the others have nothing to do with it
-                problems.append(f"{task.target}: {err}")
+            made, problem, trace = _in_process(one, task)
+            if made is None:
+                problems.append(f"{task.target}: {problem}")
                 say(problems[-1])
-                if not isinstance(err, (ValueError, OSError)):  # whose words are enough
-                    say("".join(traceback.format_exception(err)))
+                if trace:
+                    say(trace)
                 continue
             write_json(task.target, {"settings": task.settings, **provenance(), **about, **made})
         results.append(srsly.read_json(task.target))
@@ -143,16 +149,39 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
     return f"{where} was made with other settings: {made}. Give another output (now: {now})."
 
 
-def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Dict[str, Any]:
-    # A forked process would inherit torch's threads as if they were there, and wait for them.
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawning, end_with_parent) as pool:
-        try:
-            return pool.submit(one, task).result()
-        except BrokenProcessPool as err:
-            raise ChildProcessError(
-                "the process of this training died, perhaps because memory ran out."
-            ) from err
+def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Answer:
+    what = (_answer, one, task, torch.get_num_threads())
+    try:
+        process, connection = start(forking_context(__name__), *what)
+    except (EOFError, OSError):
+        process, connection = start(multiprocessing.get_context("spawn"), *what)
+    try:
+        return connection.recv()
+    except EOFError:
+        problem = "the process of this training died, perhaps because memory ran out."
+        return None, problem, ""
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+        connection.close()
+
+
+def _answer(
+    connection: Connection, one: Callable[[Task], Dict[str, Any]], task: Task, threads: int
+) -> None:
+    # Not killed at once, it gives back the lock of its progress bar, which is the system's.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    torch.set_num_threads(threads)  # a forked process has one
+    answer: Answer
+    try:
+        answer = one(task), "", ""
+    except (ValueError, OSError) as err:  # whose words are enough
+        answer = None, str(err), ""
+    except Exception as err:  # whatever it is: other trainings have nothing to do with it
+        answer = None, str(err), traceback.format_exc()
+    connection.send(answer)
 
 
 def train(config: Config, folder: Path, gpu_id: int = -1) -> Dict[str, Any]:

@@ -9,20 +9,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
 from spacy.util import import_file
-from thinc.compat import has_cupy_gpu, has_torch_cuda_gpu
 
 from spacy_nested_ner.files import settle
-from spacy_nested_ner.forks import end_with_parent
+from spacy_nested_ner.forks import forking_context, start
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment
 from spacy_nested_ner.scale.outputs import write
@@ -39,22 +36,6 @@ UNKNOWN = 255
 Report = Callable[[int, int, int], None]
 """Takes how many texts, tokens and failed texts are done beside those before; numbers below 0 when
 they have to be done again."""
-
-
-def worker_context() -> Any:
-    """The context that workers are started in. A fork of this process would inherit torch's threads
-    as if they were there, and wait for them. On Linux workers are forked from a process that has
-    imported what they need and done nothing else, which takes seconds, but once, and they share
-    this memory. But what has looked for a GPU cannot be forked to use it, and that process looks
-    for modules where it is, as `python -m spacy` does and `spacy` does not. Where there is a GPU,
-    in the latter case, and on other systems each worker starts from nothing.
-    """
-    has_gpu = has_cupy_gpu or has_torch_cuda_gpu
-    if sys.platform != "linux" or has_gpu or not {"", os.getcwd()}.intersection(sys.path):
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["spacy_nested_ner.scale.preload"])
-    return context
 
 
 class WorkersFail(RuntimeError):
@@ -96,14 +77,8 @@ class _Worker:
     """A process, the connection to it, and the fragment that it has in hand."""
 
     def __init__(self, context: Any, job: Job, fragment: Fragment) -> None:
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(job, theirs), daemon=True)
+        self.process, self.connection = start(context, _work, job)
         self.is_forked = context.get_start_method() == "forkserver"
-        if self.is_forked:
-            resource_tracker.ensure_running()  # whose start would let interrupts in again
-        with _interrupts_wait():
-            self.process.start()
-        theirs.close()  # so that the end of the process is the end of the connection
         self.is_ready = False
         self.give(fragment)
 
@@ -145,7 +120,7 @@ class _Team:
     """The workers that there are, and what is left to do."""
 
     def __init__(self, job: Job, todo: Deque[Fragment], report: Report) -> None:
-        self.context = worker_context()
+        self.context = forking_context(__name__)
         self.job = job
         self.todo = todo
         self.report = report
@@ -159,13 +134,11 @@ class _Team:
         try:
             self.workers.append(_Worker(self.context, self.job, fragment))
         except (EOFError, OSError) as error:
-            # What workers are forked from has died, or its socket is gone: a long run outlives
-            # files in the folder for temporary ones. Or the path of that folder is too long.
             self._not_started(fragment, f"{type(error).__name__}: {error}")
 
     def wait(self) -> None:
         """Hear what the workers have to say."""
-        by_connection = {worker.connection: worker for worker in self.workers}
+        by_connection: Dict[Any, _Worker] = {worker.connection: worker for worker in self.workers}
         for connection in wait(list(by_connection)):
             worker = by_connection[connection]
             try:
@@ -230,24 +203,8 @@ class _Team:
         settle(self.job.folder)
 
 
-@contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C reaches every process of a terminal; one started in this block does not hear it, this
-    process hears it after the block."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _work(job: Job, connection: Connection) -> None:
+def _work(connection: Connection, job: Job) -> None:
     """What a worker does until the connection ends."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of where `_interrupts_wait` does not reach
     try:
         if job.code is not None:
             import_file("python_code", job.code)

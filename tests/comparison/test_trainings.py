@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import srsly
+import torch
 
+from spacy_nested_ner.comparison import trainings
 from spacy_nested_ner.comparison.trainings import Task, Unfinished, train_each
+from tests.conftest import heed_interrupts, is_alive, wait_for
 
 
 def die(task: Task) -> dict:
@@ -18,6 +27,78 @@ def test_a_process_that_dies_is_named(tmp_path) -> None:
     with pytest.raises(ChildProcessError, match=r"a_seed0\.json: the process .* again to continue"):
         train_each([Task({}, tmp_path / "a_seed0.json")], die, print)
     assert list(tmp_path.iterdir()) == []
+
+
+def tell(task: Task) -> dict:
+    """Of its process."""
+    torch.ones(300, 300) @ torch.ones(300, 300)  # which waits for ever for threads that are not
+    return {
+        "method": multiprocessing.get_start_method(),
+        "pid": os.getpid(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="trainings start from nothing here")
+@pytest.mark.no_gpu("where there is one, trainings start from nothing")
+@pytest.mark.parametrize("starts, seeds, method", [(True, 2, "forkserver"), (False, 1, "spawn")])
+def test_a_training_has_its_own_process_and_the_threads_of_this_one(
+    tmp_path, monkeypatch, starts, seeds, method
+) -> None:
+    def context(module: str):
+        assert module == trainings.__name__
+        if not starts:
+            raise EOFError
+        return multiprocessing.get_context("forkserver")
+
+    monkeypatch.setattr(trainings, "forking_context", context)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        tasks = [Task({}, tmp_path / f"a_seed{seed}.json") for seed in range(seeds)]
+        told = train_each(tasks, tell, print)
+    finally:
+        torch.set_num_threads(threads)
+    assert len({os.getpid(), *(of["pid"] for of in told)}) == 1 + seeds
+    assert {(of["method"], of["threads"]) for of in told} == {(method, 3)}
+
+
+def lock_and_sleep(task: Task) -> dict:
+    lock = multiprocessing.Lock()
+    (task.target.parent / "sleeps").write_text(str(os.getpid()), encoding="utf8")
+    time.sleep(60)
+    return {"lock": str(lock)}
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from spacy_nested_ner.comparison.trainings import Task, train_each
+from tests.comparison.test_trainings import lock_and_sleep
+
+if __name__ == "__main__":
+    train_each([Task({}, Path(sys.argv[1]) / "a_seed0.json")], lock_and_sleep, print)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the process in /proc")
+def test_ctrl_c_ends_a_training_and_leaves_no_process_nor_lock(tmp_path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    process = subprocess.Popen(
+        command,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for((tmp_path / "sleeps").exists)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, printed = process.communicate(timeout=30)
+    pid = int((tmp_path / "sleeps").read_text("utf8"))
+    wait_for(lambda: not is_alive(pid))
+    assert process.returncode == -signal.SIGINT
+    assert printed.count("Traceback") == 1 and "leaked" not in printed
 
 
 def fail_but_for_seed_2(task: Task) -> dict:

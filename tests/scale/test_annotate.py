@@ -9,9 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -30,13 +28,13 @@ from spacy_nested_ner.scale import inputs, workers
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.outputs import MANIFEST, withdraw
 from spacy_nested_ner.scale.outputs import write as write_fragment
-from tests.conftest import heed_interrupts
+from tests.conftest import heed_interrupts, is_alive, wait_for
 from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
-GPUS = ["has_cupy_gpu", "has_torch_cuda_gpu"]
 IN_PROC = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
-ARE_FORKED = workers.worker_context().get_start_method() == "forkserver"
+START_METHOD = workers.forking_context(workers.__name__).get_start_method()
+ARE_FORKED = START_METHOD == "forkserver"
 WHERE_FORKED = pytest.mark.skipif(not ARE_FORKED, reason="workers start from nothing here")
 ENTRY_POINTS = "[spacy_factories]\ndies = dies:Dies\n"
 # A component that ends its process, as the system does when memory runs out.
@@ -132,21 +130,6 @@ def files(folder: Path) -> Dict[str, bytes]:
     return {name: content for name, content in found.items() if name != MANIFEST}
 
 
-def wait_for(happens, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < end, f"not within {seconds} seconds"
-        time.sleep(0.05)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text("utf8").rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def test_output_is_one_fragment_for_each_row_group(model, whole):
     assert sorted(files(whole)) == [f"fragment-{i:07}.parquet" for i in range(5)]
     rows = pq.read_table(whole).to_pylist()
@@ -196,28 +179,6 @@ def test_two_workers_write_the_same(model, parts, whole, tmp_path):
     assert files(tmp_path / "out") == files(whole)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers start from nothing here")
-def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(monkeypatch):
-    for gpu in GPUS:
-        monkeypatch.setattr(workers, gpu, False)
-    has_imported = "set(['spacy.lang.xx', 'torch']) <= set(__import__('sys').modules)"
-    with ProcessPoolExecutor(1, workers.worker_context()) as pool:
-        assert pool.submit(eval, has_imported).result()
-
-
-@pytest.mark.parametrize("gpu", GPUS)
-def test_workers_for_a_gpu_are_no_forks(monkeypatch, gpu):
-    monkeypatch.setattr(workers, gpu, True)
-    assert workers.worker_context().get_start_method() == "spawn"
-
-
-def test_workers_find_the_modules_that_the_command_finds(monkeypatch):
-    """A forking process would look for them in the working directory first."""
-    others = [path for path in sys.path if path not in ("", os.getcwd())]
-    monkeypatch.setattr(sys, "path", others)
-    assert workers.worker_context().get_start_method() == "spawn"
-
-
 @pytest.mark.parametrize("failures, code", [(2, 0), (3, 1)])
 def test_a_worker_that_cannot_be_started_is_tried_again(
     model, parts, whole, tmp_path, monkeypatch, failures, code
@@ -233,7 +194,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
 
     monkeypatch.setattr(workers, "_Worker", Failing)
     printed = annotate(model, parts, tmp_path / "out", code=code)
-    assert methods == [workers.worker_context().get_start_method(), "spawn", "spawn"]
+    assert methods == [START_METHOD, "spawn", "spawn"]
     if code:
         assert "3 workers ended before they had loaded the pipeline: BlockingIOError" in printed
     else:
