@@ -157,7 +157,7 @@ def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Answer:
         process, connection = start(multiprocessing.get_context("spawn"), *what)
     try:
         return connection.recv()
-    except EOFError:
+    except (EOFError, OSError):  # also in the middle of an answer
         problem = "the process of this training died, perhaps because memory ran out."
         return None, problem, ""
     except KeyboardInterrupt:
