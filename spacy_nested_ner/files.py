@@ -50,11 +50,11 @@ def written_together(paths: Iterable[Path]) -> Iterator[Dict[Path, Path]]:
     targets = list(paths)
     (folder,) = {target.parent for target in targets}
     for target in targets:
-        _check_file(target)
+        check_file(target)
     with _draft(folder) as new:
         yield {target: new / target.name for target in targets}
         for target in targets:
-            _check_file(target)
+            check_file(target)
 
 
 @contextmanager
@@ -64,10 +64,20 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     When the block ends, it takes the path's name; a folder that had it before vanishes. When it
     raises, the draft vanishes and all else stays as it was.
 
-    marker: file that a folder which may be replaced holds.
+    marker, errors: see `check_folder`.
+    """
+    check_folder(path, marker)
+    path = path.resolve()
+    with _draft(path.parent) as new:
+        (new / path.name).mkdir()
+        yield new / path.name
 
-    Raises ValueError if something else is there: a file, or a folder with other contents, or the
-    folder that the process works in, or a mounted volume.
+
+def check_folder(path: Path, marker: str) -> None:
+    """Raises ValueError if something is there that must not be replaced: a file, or a folder with
+    other contents, or the folder that the process works in, or a mounted volume.
+
+    marker: file that a folder which may be replaced holds.
     """
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / marker).is_file():
@@ -81,9 +91,6 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
         raise ValueError(
             f"{path} is a mounted volume, which cannot be replaced. Give a folder in it."
         )
-    with _draft(path.parent) as new:
-        (new / path.name).mkdir()
-        yield new / path.name
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -132,7 +139,8 @@ def _is_ours(draft: Path) -> bool:
     return False
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Raises OSError if a path is there that no file can take the place of."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, but a file is to be written there.")
     if path.exists() and not path.is_file():

@@ -15,6 +15,7 @@ from spacy_nested_ner.cli.output import failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
     as_examples,
     load_pipeline,
+    not_gold,
     raw_examples,
     read_as_one,
     read_gold,
@@ -136,6 +137,8 @@ def draw(
     for model, name in zip(models, short_names(models)):
         nlp = load_pipeline(model)
         docs = read_gold(nlp, data_path)
+        if model == models[0]:
+            warn_of(not_gold(docs, data_path, [spans_key]))
         examples, _ = raw_examples(nlp, docs, data_path)
         chosen = _chosen(examples, spans_key, doc)
         try:

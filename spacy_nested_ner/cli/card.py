@@ -4,12 +4,12 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Dict, Optional
+from typing import Annotated, Any, Dict, Iterable, Optional
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, keep_inputs
 
 PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
 MetricsArg = Annotated[
@@ -37,14 +37,7 @@ def card_cli(
 ) -> None:
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
     pipeline: `spacy package` makes the README from it."""
-    import srsly
-
-    from spacy_nested_ner.evaluation.scores.card import (
-        check_about,
-        described_meta,
-        is_of,
-        with_other_thresholds,
-    )
+    from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
     from spacy_nested_ner.files import write_json, written_folder
 
     path = model / "meta.json"
@@ -53,22 +46,28 @@ def card_cli(
             raise ValueError(f"{model} is not the folder of a pipeline: it has no meta.json.")
         if output is not None and model.resolve() in output.resolve().parents:
             raise ValueError(f"{output} is inside {model}. Give a folder outside it.")
+        keep_inputs(output, *filter(None, (metrics, about)))
+        if output is not None and output.resolve() in model.resolve().parents:
+            raise ValueError(f"{model} is inside {output}, which would be replaced.")
         report, facts = _read(metrics), _read(about) if about else {}
         check_about(facts, str(about))
+        meta = _read(path)
         try:
-            meta = described_meta(srsly.read_json(path), report, facts)
+            meta = described_meta(meta, report, facts)
             known = is_of(report, model, meta)
-            fits, thresholds = meta.get("thresholds", {}), report["pipelines"][0]["thresholds"]
-            fitted = {name: fit["threshold"] for name, fit in fits.items()}
-            for name in with_other_thresholds(model, fitted):
-                del fits[name]
+            thresholds = report["pipelines"][0]["thresholds"]
             scored = {each["component"]: each["threshold"] for each in thresholds}
-            others = with_other_thresholds(model, scored)
         except (AttributeError, KeyError, IndexError, TypeError) as err:
             problem = "is not what `nested-ner evaluate --output` writes. Evaluate again."
             raise ValueError(f"{metrics} {problem}") from err
         except ValueError as err:
             raise ValueError(f"{metrics}: {err}") from err
+        fits = meta.get("thresholds", {})
+        own = _thresholds(model, {*fits, *scored})
+        for name, fit in list(fits.items()):
+            if own.get(name, fit["threshold"]) != fit["threshold"]:
+                del fits[name]
+        others = [name for name in scored if own.get(name, scored[name]) != scored[name]]
         if output is None:
             write_json(path, meta)
         else:
@@ -85,6 +84,13 @@ def card_cli(
         )
     msg.good("Model card in")
     typer.echo(str(((output or model) / "meta.json").resolve()))
+
+
+def _thresholds(model: Path, names: Iterable[str]) -> Dict[str, Any]:
+    """Those of the components that have one."""
+    paths = {name: model / name / "cfg" for name in names}
+    settings = {name: _read(path) for name, path in paths.items() if path.is_file()}
+    return {name: cfg["threshold"] for name, cfg in settings.items() if "threshold" in cfg}
 
 
 def _read(path: Path) -> Dict[str, Any]:

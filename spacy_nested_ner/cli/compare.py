@@ -62,10 +62,12 @@ class Plan:
 
     def to_dict(self) -> Dict[str, Any]:
         """As their results tell it, with a digest of the files that it names."""
+        from spacy_nested_ner.cli._recipe import CNN, LISTENER
         from spacy_nested_ner.comparison.provenance import digest
 
         encoder = Path(self.encoder)
-        own = sorted(encoder.iterdir()) if encoder.is_dir() else []
+        is_folder = self.encoder not in (CNN, LISTENER) and encoder.is_dir()
+        own = sorted(encoder.iterdir()) if is_folder else []
         own = [path for path in own if not path.name.startswith(".")]  # what a file manager adds
         contents = [part for path in (self.train, self.dev, self.test) for part in _contents(path)]
         contents += [path.read_bytes() for path in own if path.is_file()]

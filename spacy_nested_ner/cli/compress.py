@@ -13,8 +13,14 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
-from spacy_nested_ner.cli.output import failing, print_table, warn_of
-from spacy_nested_ner.cli.pipelines import load_pipeline, read_as_one, read_examples
+from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, warn_of
+from spacy_nested_ner.cli.pipelines import (
+    load_pipeline,
+    not_gold,
+    read_as_one,
+    read_examples,
+    read_gold,
+)
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -57,13 +63,15 @@ def compress_cli(
     The compressed pipeline is used like any other, but cannot be trained further.
     """
     from spacy_nested_ner.corpora.docbin import check_data
-    from spacy_nested_ner.files import written_folder
+    from spacy_nested_ner.files import check_folder, written_folder
     from spacy_nested_ner.pipeline.compress import compress
 
     with failing("Cannot compress."):
         if output_path.resolve() == Path(model).resolve():
             raise ValueError(f"{output_path} is MODEL, which is needed for further training.")
+        check_folder(output_path, marker="meta.json")
         if check_path is not None:
+            keep_inputs(output_path, check_path)
             check_data(check_path)
             warn_of(read_as_one(check_path))
         nlp = load_pipeline(model)
@@ -86,6 +94,8 @@ def compare(before: "Language", after: "Language", data_path: Path) -> Dict[str,
 
     Raises ValueError if the data cannot be read or hold nothing that the pipelines are scored by.
     """
+    docs = read_gold(before, data_path)
+    warn_of(not_gold(docs, data_path, {key for doc in docs for key in doc.spans}))
     pipelines = {"before": before, "after": after}
     scores = {}
     for which, nlp in pipelines.items():

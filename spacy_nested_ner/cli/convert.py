@@ -21,7 +21,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import LangOpt, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, print_table, warn_of
+from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, warn_of
 from spacy_nested_ner.cli.pipelines import blank_pipeline
 
 if TYPE_CHECKING:
@@ -202,10 +202,11 @@ def _convert(
 ) -> "Dict[str, SplitStatistics]":
     from tqdm import tqdm
 
-    from spacy_nested_ner.corpora.convert import convert_corpus
+    from spacy_nested_ner.corpora.convert import REPORT, convert_corpus
     from spacy_nested_ner.corpora.read import DIVIDING, Source, read_corpus
 
     sources = [Source.parse(text) for text in inputs]
+    keep_inputs(output_dir / REPORT, *(source.path for source in sources))
     names = [source.path.name for source in sources]
     report = {
         "format": corpus_format,

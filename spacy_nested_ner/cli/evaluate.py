@@ -113,20 +113,22 @@ def evaluate_cli(
     tokens are shown, too. Several pipelines are compared by a paired bootstrap. Predictions that
     are there already, or the entities of another annotator, are paired with the gold docs by text.
     """
+    from spacy_nested_ner.files import check_file, write_json
+
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path, predictions=True)
         given = [path for path in map(Path, models or []) if is_data(path)]
         keep_inputs(output_path, data_path, *given)
+        if output_path is not None:
+            check_file(output_path)
         use_gpu(gpu_id)
         report = evaluate(
             models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens
         )
-        if output_path is not None:
-            from spacy_nested_ner.files import write_json
-
-            write_json(output_path, report)
     print_report(report, verbose)
     if output_path is not None:
+        with failing("Cannot write the report."):
+            write_json(output_path, report)
         msg.good("All numbers:")
         typer.echo(str(output_path.resolve()))
 
@@ -155,6 +157,7 @@ def evaluate(
         sets_sentences,
     )
     from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
+    from spacy_nested_ner.files import as_written
 
     results: Dict[int, Tuple[Run, Dict[str, Any], List[str]]] = {}
     warnings = read_as_one(data_path)
@@ -184,14 +187,19 @@ def evaluate(
             )
         about = f"{names[i]}: " if len(models) > 1 else ""
         parts = list(nlp.pipe_names)
-        numbers = {"name": names[i], "model": models[i], "components": parts, **found.to_dict()}
+        numbers = {
+            "name": names[i],
+            "model": as_written(models[i]),
+            "components": parts,
+            **found.to_dict(),
+        }
         known = [] if ents else known_labels(nlp, spans_key)
         more = remarks(numbers, spans_key, known, sets_sentences(nlp))
         results[i] = found.run, numbers, [about + remark for remark in more]
         del nlp, docs  # one pipeline at a time is in memory
     runs, pipelines, remarked = zip(*(results[i] for i in range(len(models))))
     warnings += chain(*remarked)
-    data = {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])}
+    data = {"path": as_written(str(data_path)), "spans_key": spans_key, **data_facts(runs[0])}
     data["misaligned"] = dict(misaligned)
     gold = {label: each["gold"] for label, each in pipelines[0]["strict"]["by_label"].items()}
     if missing := left_out(misaligned, gold):

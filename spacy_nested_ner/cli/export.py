@@ -3,14 +3,14 @@
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Iterator, Optional, Set
+from typing import TYPE_CHECKING, Annotated, Iterator, List, Optional, Set
 
 import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GoldArg, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, keep_inputs
-from spacy_nested_ner.cli.pipelines import blank_pipeline
+from spacy_nested_ner.cli.output import failing, keep_inputs, warn_of
+from spacy_nested_ner.cli.pipelines import blank_pipeline, made_by_teach, read_as_one
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -37,13 +37,18 @@ def export_cli(
     lang: LangOpt = "en",
 ) -> None:
     """Write gold data in the format of another system, with one item per sentence."""
+    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.corpora.export import export_docs
 
     with failing("Cannot export the data. Nothing was written."):
         keep_inputs(output_path, data_path)
-        docs = _docs(data_path, spans_key, lang)
+        check_data(data_path)
+        warn_of(read_as_one(data_path))
+        taught: List[bool] = []
+        docs = _docs(data_path, spans_key, lang, taught)
         ask = _Questions(questions)
         count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)
+    warn_of(made_by_teach(sum(taught), len(taught), data_path))
     for (reason, label), number in dropped.items():
         msg.warn(f"Left out: {number} {label} ({reason})")
     if questions is not None and ask.from_template:
@@ -56,17 +61,21 @@ def export_cli(
     msg.good(f"Wrote {count} sentences to {output_path}")
 
 
-def _docs(path: Path, spans_key: str, lang: str) -> "Iterator[Doc]":
-    """Docs of a file.
+def _docs(path: Path, spans_key: str, lang: str, taught: List[bool]) -> "Iterator[Doc]":
+    """Docs of a file; of spans that `nested-ner teach` has made, those of which it is sure.
 
+    taught: takes for each doc whether its spans are such.
     Raises ValueError, with the file, if it is missing, is no DocBin, or has no such key.
     """
     from spacy_nested_ner.corpora.docbin import read_docs
+    from spacy_nested_ner.pipeline.gold import is_taught, keep_sure
 
     for doc in read_docs(path, blank_pipeline(lang).vocab):
         if spans_key not in doc.spans:
             keys = ", ".join(map(repr, doc.spans)) or "none"
             raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")
+        taught.append(is_taught(doc.spans[spans_key]))
+        keep_sure(doc, spans_key)
         yield doc
 
 

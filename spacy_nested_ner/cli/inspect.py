@@ -89,6 +89,7 @@ def inspect(
     )
     from spacy_nested_ner.evaluation.scores.entities import no_gold
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
+    from spacy_nested_ner.files import as_written
 
     nlp, components = _pipeline(config_path, lang)
     train = _examples(nlp, train_path)
@@ -112,7 +113,9 @@ def inspect(
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
     warnings += [*report["warnings"], *of_dev]
-    data = {"train": str(train_path), "dev": dev_path and str(dev_path), "spans_key": spans_key}
+    paths = {"train": train_path, "dev": dev_path}
+    names = {split: path and as_written(str(path)) for split, path in paths.items()}
+    data = {**names, "spans_key": spans_key}
     return {"data": data, **report, "warnings": warnings}
 
 
@@ -180,7 +183,7 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
     if not config_path.is_file():
         raise ValueError(f"{config_path}: no such file. Expected a config for `spacy train`.")
     try:
-        config = load_config(config_path)
+        config = load_config(config_path, interpolate=True)
         components = config_components(config)
     except (ValueError, configparser.Error) as err:
         raise ValueError(f"{config_path}: {err}") from err

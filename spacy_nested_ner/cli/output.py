@@ -81,6 +81,12 @@ def _escaping(stream: Any) -> Iterator[None]:
 _TORCH_LACKS_MEMORY = re.compile("can(?:'t|not) allocate memory|(?:not enough|out of) memory", re.I)
 
 
+def lacks_memory(error: Exception) -> bool:
+    """Whether that is what an error says; torch does in words only."""
+    is_torchs = isinstance(error, RuntimeError) and _TORCH_LACKS_MEMORY.search(str(error))
+    return isinstance(error, MemoryError) or bool(is_torchs)
+
+
 @contextmanager
 def failing(what: str) -> Iterator[None]:
     """Whatever is wrong with files, options or the machine ends the command with exit code 1, and
@@ -92,13 +98,14 @@ def failing(what: str) -> Iterator[None]:
     except (ValueError, ImportError, OSError) as err:
         msg.fail(what, str(err), exits=1)
     except (MemoryError, RuntimeError) as err:
-        if not isinstance(err, MemoryError) and not _TORCH_LACKS_MEMORY.search(str(err)):
+        if not lacks_memory(err):
             raise
         msg.fail(what, f"There is not enough memory. {err}", exits=1)
 
 
 def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
-    """Raises ValueError if a file to write is one that is read: it would be lost.
+    """Raises ValueError if a file or folder to write is one that is read, or a folder that one lies
+    in: it would be lost.
 
     inputs: files, or folders whose `.spacy` files are read.
     """
@@ -106,7 +113,8 @@ def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
         return
     written = output.resolve()
     for path in (each.resolve() for each in inputs):
-        if path == written or (path in written.parents and written.suffix == ".spacy"):
+        is_inside = path in written.parents and written.suffix == ".spacy"
+        if path == written or is_inside or written in path.parents:
             raise ValueError(f"{output} is to be read and to be written. Choose another output.")
 
 

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence, Tuple
 
+from spacy_nested_ner.cli.output import lacks_memory
+
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
@@ -83,10 +85,15 @@ def not_gold(docs: Sequence[Doc], data_path: Path, keys: Collection[str]) -> Lis
     from spacy_nested_ner.pipeline.gold import is_taught
 
     taught = sum(any(is_taught(doc.spans.get(key, ())) for key in keys) for doc in docs)
+    return made_by_teach(taught, len(docs), data_path)
+
+
+def made_by_teach(taught: int, docs: int, data_path: Path) -> List[str]:
+    """`not_gold` of so many docs among so many."""
     if not taught:
         return []
     return [
-        f"In {taught} of {len(docs)} docs of {data_path} the spans were made by 'nested-ner "
+        f"In {taught} of {docs} docs of {data_path} the spans were made by 'nested-ner "
         "teach': they are predictions of a pipeline, not gold annotation."
     ]
 
@@ -141,6 +148,8 @@ def load_pipeline(model: str) -> Language:
         )
         raise ValueError(f"{model}: no trained pipeline there. {remedy} ({err})") from err
     except Exception as err:  # spaCy's readers of JSON, msgpack and arrays raise what they like
+        if lacks_memory(err):
+            raise
         raise ValueError(_what_fails(folder, err)) from err
 
 

@@ -12,6 +12,7 @@ from spacy_nested_ner.cli.options import CodeOpt, GoldArg, GpuOpt, ModelArg, Spa
 from spacy_nested_ner.cli.output import failing, keep_inputs, warn_of
 from spacy_nested_ner.cli.pipelines import (
     load_pipeline,
+    not_gold,
     raw_examples,
     read_as_one,
     read_gold,
@@ -104,13 +105,15 @@ def predict(
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
     from spacy_nested_ner.evaluation.scores.report import no_predictions
 
-    gold, _ = raw_examples(nlp, read_gold(nlp, data_path), data_path)
+    docs = read_gold(nlp, data_path)
+    warn_of(not_gold(docs, data_path, [spans_key]))
+    gold, _ = raw_examples(nlp, docs, data_path)
     try:
         examples = choose_examples(gold, limit, spans_key, seed)
     except ValueError as err:
         raise ValueError(f"{data_path}: {err}") from err
-    docs = nlp.pipe(example.predicted for example in examples)
-    bar = tqdm(docs, total=len(examples), desc="Predicting", unit=" docs", disable=None)
+    made = nlp.pipe(example.predicted for example in examples)
+    bar = tqdm(made, total=len(examples), desc="Predicting", unit=" docs", disable=None)
     predicted = list(bar)  # no bar where the output is no terminal
     keys = {key for doc in predicted for key in doc.spans}
     if spans_key not in keys:

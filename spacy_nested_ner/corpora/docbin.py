@@ -46,6 +46,8 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
             for doc in DocBin().from_disk(file).get_docs(vocab):
                 _check_strings(doc)
                 yield doc
+        except (MemoryError, OSError):
+            raise
         except Exception as err:  # zlib, msgpack and numpy all have errors of their own
             problem = "is not a .spacy file (DocBin) or is damaged. Convert the corpus again."
             raise ValueError(f"{file} {problem} ({err})") from err

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, groupby
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -159,7 +159,7 @@ class SplitStatistics:
         self.documents += 1
         self.tokens += len(doc)
         self.dropped.update(dropped)
-        name = document_of(doc)
+        name = document_of(doc.user_data)
         if name is not None:
             self.doc_ids.append(hash_id(name))
         if not self.misaligned_example and MISALIGNED_EXAMPLE in doc.user_data:
@@ -247,9 +247,9 @@ class SplitStatistics:
         }
 
 
-def document_of(doc: Doc) -> Optional[str]:
-    """The id of the document that a doc is a part of, from `user_data["doc_id"]`; None without."""
-    found = doc.user_data.get("doc_id")
+def document_of(user_data: Mapping[Any, Any]) -> Optional[str]:
+    """The id of the document that a doc with these data is a part of, "doc_id"; None without."""
+    found = user_data.get("doc_id")
     return None if found is None or found == "" or found != found else str(found)  # NaN is none
 
 

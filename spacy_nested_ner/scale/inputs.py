@@ -30,6 +30,7 @@ from typing import (
 import srsly
 
 from spacy_nested_ner.corpora.parsing.archives import unpacked
+from spacy_nested_ner.corpora.statistics import document_of
 from spacy_nested_ner.files import as_written
 from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, is_text, texts_of
 
@@ -115,7 +116,7 @@ def input_files(
     if path.is_file():
         if kind_of(path) not in KINDS:
             raise InputError(f"{path} has an unknown file type. {known}")
-        return [(path.name, path)], []
+        return [(as_written(path.name), path)], []
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder. {known}")
     files, others = [], []
@@ -125,7 +126,7 @@ def input_files(
     seen = {str(each) for each in (root, *root.parents)}
     for name, each, is_read in _below(path, "", written, f"{root}{os.sep}", seen):
         if is_read:
-            files.append((name, each))
+            files.append((as_written(name), each))
         else:
             others.append(as_written(name))
     if not files:
@@ -394,7 +395,7 @@ def _cut_json(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
         if isinstance(row, dict):
             _id_column(path, columns, list(row))
             break
-    return _cut_lines(path, bytes.strip)
+    return _cut_lines(path, lambda line: line.removeprefix(BOM).strip())
 
 
 def _read_json(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
@@ -559,8 +560,7 @@ def _doc_ids(path: Path, of_documents: bool, *changes: int) -> List[Optional[str
     """Of each doc of a file; see `Columns`."""
     packed = _loaded_doc_bin(path, *changes).user_data
     data = ({} if each is None else srsly.msgpack_loads(each, use_list=False) for each in packed)
-    names = [each.get("doc_id") for each in data]
-    ids = [None if name is None else str(name) for name in names]
+    ids = [document_of(each) for each in data]
     if of_documents:
         return ids
     count = Counter(ids)

@@ -10,7 +10,7 @@ import pytest
 import spacy
 import torch
 
-from spacy_nested_ner.training.adapt import cut_parts
+from spacy_nested_ner.training.adapt import Losses, cut_parts
 from tests.cli.commands import run
 from tests.conftest import SENTENCES, make_examples, make_pipeline, train
 
@@ -110,3 +110,11 @@ def test_texts_that_cannot_be_used_are_told_of(tiny_bert, tmp_path) -> None:
     path.write_text('{"text": null}\n{"text": "IL-2 gene promoter in human T cells"}\n')
     printed = run("adapt", tiny_bert, path, tmp_path / "out", "--passes", 5)
     assert "Left out: 1 text that" in printed and "texts.jsonl:1" in printed
+
+
+def test_a_loss_that_does_not_fall_is_told_of(tiny_bert, texts, tmp_path, monkeypatch) -> None:
+    losses = Losses(1.0, 1.0)
+    monkeypatch.setattr("spacy_nested_ner.training.adapt.adapt", lambda *_: losses)
+    assert "The loss has not fallen" in run("adapt", tiny_bert, texts, tmp_path / "a")
+    losses = Losses(1.0, 0.9)
+    assert "has not fallen" not in run("adapt", tiny_bert, texts, tmp_path / "b")

@@ -5,9 +5,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_nested_ner.cli.analyze import draw
+from spacy_nested_ner.cli.analyze import _chosen, draw
 from tests.cli.commands import run
-from tests.conftest import make_examples, make_pipeline
+from tests.conftest import make_example, make_examples, make_pipeline
 
 pytest.importorskip("matplotlib")
 
@@ -102,3 +102,11 @@ def test_remarks_on_what_there_is_no_picture_of(data, tmp_path):
     assert "rules: no component has figures of its own" in printed
     assert "rules: The pipeline predicts no entity at all" in printed
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["f1_by_length.svg"]
+
+
+def test_docs_count_from_1_and_the_fullest_short_one_is_shown():
+    nlp = spacy.blank("en")
+    examples = make_examples(nlp)
+    assert [_chosen(examples, "sc", number) for number in (1, 10)] == [0, 9]
+    long = make_example(nlp, " ".join("x" * 31), [(i, i + 1, "A") for i in range(9)])
+    assert _chosen([long, *examples], "sc", None) == 2 and _chosen([long], "sc", None) == 0

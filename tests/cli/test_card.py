@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import spacy
 import srsly
 from spacy.cli.package import package
 from spacy.tokens import DocBin
@@ -177,3 +178,36 @@ def test_lengths_come_in_ranges() -> None:
     counts = {name: each["gold"] for name, each in joined.items()}
     longer = {"20-49": 3, "50-99": 3, "200+": 3, "20+": 3}
     assert counts == {"1-2": 6, "3-5": 3, "6-9": 3, "10-19": 6, **longer}
+
+
+def test_a_card_of_rules_on_one_doc(tmp_path):
+    """No scores to calibrate, no second doc to draw."""
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
+    nlp.to_disk(tmp_path / "model")
+    DocBin(docs=[nlp("The IL-2 gene is active.")]).to_disk(tmp_path / "test.spacy")
+    run("evaluate", tmp_path / "model", tmp_path / "test.spacy", "-o", tmp_path / "metrics.json")
+    run("card", tmp_path / "model", tmp_path / "metrics.json")
+    notes = srsly.read_json(tmp_path / "model" / "meta.json")["notes"]
+    assert "### Test scores" in notes and "alibration" not in notes and "interval" not in notes
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+@pytest.mark.parametrize("name", ["meta.json", "ner/cfg"])
+def test_a_damaged_pipeline_is_not_blamed_on_the_scores(folder, tmp_path, name, text):
+    shutil.copytree(folder / "model", tmp_path / "model")
+    (tmp_path / "model" / name).write_text(text)
+    printed = run("card", tmp_path / "model", folder / "metrics.json", code=1)
+    assert name in printed and "metrics.json" not in printed
+
+
+def test_what_a_card_is_made_from_is_not_replaced(folder, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(folder / "model", out)
+    shutil.copytree(folder / "model", out / "model")
+    printed = run("card", out / "model", folder / "metrics.json", "--output", out, code=1)
+    assert "is inside" in printed and (out / "model" / "meta.json").is_file()
+    shutil.copy(folder / "metrics.json", out)
+    printed = run("card", folder / "model", out / "metrics.json", "--output", out, code=1)
+    assert "is to be read and to be written" in printed and (out / "metrics.json").is_file()

@@ -697,3 +697,67 @@ def test_too_little_memory_is_said(trained, monkeypatch, make):
 def test_a_module_of_spacy_that_is_no_language(trained):
     output = run("inspect", trained / "gold.spacy", "--lang", "en.syntax_iterators", code=1)
     assert "spaCy has no language 'en.syntax_iterators'" in output
+
+
+@pytest.mark.parametrize("make", LACKING.values(), ids=LACKING.keys())
+@pytest.mark.parametrize("place", ["spacy.load", "spacy.tokens.DocBin.from_disk"])
+def test_too_little_memory_to_load_is_said(trained, monkeypatch, make, place):
+    monkeypatch.setattr(place, lambda *_, **__: make())
+    output = run("evaluate", trained / "model-best", trained / "gold.spacy", code=1)
+    assert "There is not enough memory." in output and "again" not in output
+
+
+@pytest.mark.parametrize(
+    "command", ["evaluate", "inspect", "visualize", "threshold", "analyze", "export"]
+)
+def test_what_data_are_is_told_of(trained, tmp_path, command):
+    data, model, out = tmp_path / "corpus", trained / "model-best", tmp_path / "out.json"
+    nlp = spacy.blank("en")
+    docs = list(DocBin().from_disk(trained / "gold.spacy").get_docs(nlp.vocab))
+    docs[0].spans["sc"].attrs["weights"] = [1.0] * len(docs[0].spans["sc"])
+    data.mkdir()
+    for name in ("train", "dev"):
+        DocBin(docs=docs).to_disk(data / f"{name}.spacy")
+    args = {
+        "inspect": [data],
+        "visualize": [model, data, out],
+        "analyze": [model, data, out],
+        "export": ["papers-json", data, out],
+    }.get(command, [model, data])
+    output = run(command, *args, code=int(command == "threshold"))  # rules have no threshold
+    # In the order of the folder.
+    assert re.search(r"contains train\.spacy, dev\.spacy; all are read together", output)
+    assert f"In 2 of {2 * len(docs)} docs of" in output or command == "threshold"
+
+
+def test_the_seed_chooses_docs(trained, tmp_path, monkeypatch):
+    def stop(gold, *args):
+        raise ValueError(f"chosen by {args}")
+
+    monkeypatch.setattr("spacy_nested_ner.evaluation.page.page.choose_examples", stop)
+    args = (trained / "model-best", trained / "gold.spacy", tmp_path / "p.html")
+    printed = run("visualize", *args, "--limit", 4, "--seed", 5, code=1)
+    assert "chosen by (4, 'sc', 5)" in printed
+
+
+def test_an_input_is_not_replaced_by_the_report(tmp_path):
+    path = tmp_path / "report.json"
+    task = {"id": 1, "data": {"text": "T cells"}, "annotations": [{"id": 1, "result": []}]}
+    path.write_text(json.dumps([task]), encoding="utf8")
+    before = path.read_bytes()
+    output = run("convert", "label-studio", f"train={path}", tmp_path, code=1)
+    assert "is to be read and to be written" in output and path.read_bytes() == before
+
+
+def test_options_of_the_division_and_of_texts(tmp_path):
+    (tmp_path / "train.txt").write_text(COLUMNS * 10, encoding="utf8")
+    args = ("columns", tmp_path / "train.txt", tmp_path / "a")
+    assert "documents 16 2 2" in run("convert", *args, "--resplit", "--split-seed", 7)
+    assert json.loads((tmp_path / "a" / "report.json").read_text("utf8"))["split_seed"] == 7
+    item = {"text": "IL-2 rose. It fell.", "label": [[0, 4, "A"], [0, 4, "B"]]}
+    lines(tmp_path / "b.jsonl", [item])
+    args = ("convert", "doccano", f"train={tmp_path / 'b.jsonl'}", tmp_path / "b")
+    assert "documents 1 0 0" in run(*args)
+    assert "documents 2 0 0" in run(*args, "--sentences", "rules")
+    assert " entities 2 0 0" in run(*args, "--all-labels")
+    assert " entities 1 0 0" in run(*args, "--one-label")

@@ -238,3 +238,56 @@ def test_what_the_data_lack_and_ngrams_miss_is_told(tmp_path, monkeypatch) -> No
     printed = run(tmp_path, tmp_path / "out", "--system", "spancat", "--spans-key", "sc")
     assert "spancat cannot find 2 entities of the training data." in printed
     assert "1 entities of train cannot be used for training (across segments)" in printed
+
+
+def plan_of(folder: Path, encoder: str) -> Plan:
+    paths = [folder / f"{part}.spacy" for part in ("train", "dev", "test")]
+    return Plan(*paths, encoder, 1.0, False, "mine", "en", -1)
+
+
+@pytest.mark.parametrize("encoder", ["cnn", "listener"])
+def test_a_folder_called_cnn_is_no_encoder(corpus, tmp_path, monkeypatch, encoder) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(corpus, encoder)
+    before = plan.to_dict()
+    Path(encoder).mkdir()
+    Path(encoder, "spancat_seed0.json").write_text("{}")
+    assert plan.to_dict() == before
+
+
+def test_all_that_a_result_depends_on_is_in_its_digest(tmp_path) -> None:
+    paths = [tmp_path / name for name in ("train", "dev.spacy", "test.spacy", "bert")]
+    for folder in (paths[0], paths[3]):
+        folder.mkdir()
+    files = [paths[0] / "a.spacy", paths[0] / "b.spacy", *paths[1:3], paths[3] / "weights"]
+    for file in files:
+        file.write_bytes(b"1")
+    plan = Plan(*paths[:3], str(paths[3]), 1.0, False, "sc", "en", -1)
+    found = [plan.to_dict()["data"]]
+    (paths[3] / ".DS_Store").write_bytes(b"2")
+    assert plan.to_dict()["data"] == found[0]
+    for file in files:
+        file.write_bytes(b"2")
+        found.append(plan.to_dict()["data"])
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("words, limit", [(0, 1), (10**6, 10)])
+def test_dev_is_scored_by_its_first_words(corpus, monkeypatch, words, limit) -> None:
+    monkeypatch.setattr("spacy_nested_ner.cli.compare.SCORED_WORDS", words)
+    found = _configs(["spancat"], plan_of(corpus, "cnn"))
+    assert found["spancat"]["corpora"]["dev"]["limit"] == limit
+
+
+def test_each_training_has_its_seed_and_the_score_of_its_key(corpus, tmp_path, monkeypatch) -> None:
+    tasks: List[trainings.Task] = []
+
+    def train_each(found, *_, **__):
+        tasks.extend(found)
+        return made_up(found, {"spancat": (0.5, 0.6)})
+
+    monkeypatch.setattr(trainings, "train_each", train_each)
+    run(corpus, tmp_path / "out", "--system", "spancat", "--seed", 0, "--seed", 1)
+    configs = [Config().from_str(task.config, interpolate=False) for task in tasks]
+    assert [each["system"]["seed"] for each in configs] == [0, 1]
+    assert all(each["training"]["score_weights"] == {"spans_mine_f": 1.0} for each in configs)

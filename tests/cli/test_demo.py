@@ -111,7 +111,7 @@ def test_pipelines_are_called_by_the_ends_of_their_paths():
 
 
 def test_there_is_no_pipeline(monkeypatch):
-    monkeypatch.setattr("spacy.util.get_installed_models", list)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
     output = run("demo", "--port", 0, code=1)
     assert "MODEL is missing" in output and "spacy train" in output
 
@@ -154,3 +154,13 @@ def test_who_can_reach_the_page(model, monkeypatch, host, warns):
     assert ("There is no password" in output) == warns
     (address,) = opened
     assert address.startswith(URL) and address in output
+
+
+def test_a_damaged_pipeline_beside_others(model, tmp_path, monkeypatch):
+    found = [str(tmp_path / "gone"), str(model)]
+    monkeypatch.setattr("spacy_nested_ner.cli.demo.installed_pipelines", lambda: found)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
+    assert "is left out." in run("demo", "--port", 0, "--no-open")
+    found[1] = str(tmp_path / "gone, too")
+    assert "No installed pipeline can be loaded" in run("demo", "--port", 0, "--no-open", code=1)
+    assert "no trained pipeline there" in run("demo", found[0], "--port", 0, code=1)

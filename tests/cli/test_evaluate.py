@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -326,3 +328,68 @@ def test_the_vote_of_the_guide(folder, tmp_path, monkeypatch):
     printed = run(*command.split())
     scores = "strict micro 66.67 66.67 0.00 66.67 12"  # the vote, then each
     assert scores in printed
+
+
+def test_calibration_and_rarer_labels_are_printed(tmp_path):
+    doc = Doc(spacy.blank("en").vocab, words=[f"w{i}" for i in range(25)])
+    doc.spans["sc"] = [Span(doc, i, i + 1, f"L{i:02}") for i in range(25)]
+    doc.spans["sc"].attrs["scores"] = [0.85] * 25
+    for name in ("gold", "found"):
+        DocBin(docs=[doc]).to_disk(tmp_path / f"{name}.spacy")
+    args = ("evaluate", tmp_path / "found.spacy", tmp_path / "gold.spacy")
+    assert "5 rarer labels are shown with --verbose" in run(*args)
+    printed = run(*args, "--verbose")
+    for part in ("0.8-0.9 25 85.00 100.00", "100% 100.00", "expected calibration error 15.00"):
+        assert part in printed
+    assert "rarer labels" not in printed
+
+
+def test_flat_entities_and_a_seed(folder, tmp_path, monkeypatch):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "DNA", "pattern": "IL-2 gene"}])
+    nlp.to_disk(tmp_path / "flat")
+    DocBin(docs=[nlp("The IL-2 gene."), nlp("Nothing.")]).to_disk(tmp_path / "gold.spacy")
+    args = ("evaluate", tmp_path / "flat", tmp_path / "gold.spacy", "-o", tmp_path / "o.json")
+    assert "use them with --ents" in run(*args, code=1)
+    assert "strict micro 100.00" in run(*args, "--ents", "--seed", 7)
+    assert json.loads((tmp_path / "o.json").read_text("utf8"))["bootstrap"]["seed"] == 7
+    models = (folder / "right" / "model", folder / "wrong" / "model")
+    printed = run("evaluate", *models, folder / "gold.spacy", "--samples", 0)
+    assert "interval" not in printed.lower()
+    given = []
+
+    def stop(*args):
+        given.append(args[4])
+        raise ValueError("enough")
+
+    where = "spacy_nested_ner.evaluation.scores.evaluate.evaluate_pipeline"
+    monkeypatch.setattr(where, stop)
+    run(*args, "--batch-size", 2, code=1)
+    assert given == [2]
+
+
+def test_an_output_that_cannot_be_is_told_of_before_anything_runs(folder, tmp_path):
+    args = ("evaluate", folder / "untrained", folder / "gold.spacy", "-o", tmp_path)
+    assert "is a folder" in run(*args, code=1)
+
+
+def test_scores_are_shown_if_they_cannot_be_written(folder, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spacy_nested_ner.files.write_json", fail)
+    args = ("evaluate", folder / "right" / "model", folder / "gold.spacy", "-o", tmp_path / "a")
+    printed = run(*args, code=1)
+    assert "strict micro" in printed and "No space left on device" in printed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+@pytest.mark.parametrize("command", ["evaluate", "inspect"])
+def test_a_report_on_a_file_whose_name_is_not_utf8(folder, tmp_path, command):
+    data = tmp_path / os.fsdecode(b"a\xff.spacy")
+    shutil.copy(folder / "gold.spacy", data)
+    models = [folder / "right" / "model"] if command == "evaluate" else []
+    run(command, *models, data, "-o", tmp_path / "out.json")
+    paths = json.loads((tmp_path / "out.json").read_text("utf8"))["data"].values()
+    assert any(str(each).endswith(r"a\udcff.spacy") for each in paths)
+    run("inspect", data, "--json")

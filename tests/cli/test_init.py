@@ -264,3 +264,30 @@ def test_dev_without_entities(corpus, tmp_path) -> None:
     assert result.exit_code == 1
     assert "dev.spacy has no entities" in " ".join(result.output.split())
     assert not (tmp_path / "mine.cfg").exists()
+
+
+def test_the_gpu_is_measured_and_trained_on(corpus, tmp_path, monkeypatch) -> None:
+    given = []
+    monkeypatch.setattr(_recipe, "measure", lambda _, gpu, *__: given.append(gpu) or (0.1, 0.3, 4))
+    printed = init(corpus, tmp_path / "a.cfg", "--gpu-id", 1, "--minutes", 2)
+    assert given == [1] and printed.endswith("--output training --gpu-id 1")
+    assert "--gpu-id" not in init(corpus, tmp_path / "b.cfg")
+
+
+def test_dev_of_another_language(corpus, tmp_path) -> None:
+    doc = spacy.blank("zh")("北京大学在北京。")
+    doc.spans["sc"] = [doc.char_span(0, 4, "ORG"), doc.char_span(0, 2, "LOC")]
+    zh, train_path = tmp_path / "zh.spacy", corpus / "train.spacy"
+    DocBin(docs=[doc]).to_disk(zh)
+    problem = "zh.spacy: none of its 2 entities"
+    assert problem in run(train_path, zh, tmp_path / "mine.cfg", code=1)
+    args = ["compare", train_path, zh, train_path, tmp_path / "out"]
+    result = CliRunner().invoke(nested_ner_cli, [*map(str, args)])
+    assert result.exit_code == 1 and problem in " ".join(result.output.split())
+
+
+def test_what_is_long_and_what_is_few() -> None:
+    for encoder, most in (("cnn", 20_000), ("listener", 20_000), ("bert", 2_000)):
+        assert not _recipe.too_long(most, encoder) and _recipe.too_long(most + 1, encoder)
+    assert _recipe.goal_for("mrc_ner", "bert", 500) == "accuracy"
+    assert _recipe.goal_for("mrc_ner", "bert", 501) is None

@@ -246,3 +246,20 @@ def test_a_sentencizer_that_annotates_in_training_sets_boundaries(tmp_path, anno
     printed = run("inspect", tmp_path / "train.spacy", "--config", tmp_path / "own.cfg", "--json")
     lost = json.loads(printed)["train"]["lost"]
     assert lost == ({"across segments": 1} if annotating else {})
+
+
+def test_variables_of_a_config_are_filled_in(tmp_path):
+    text = CONFIG.read_text("utf8").replace('lang = "en"', "lang = ${variables.lang}")
+    text = text.replace('spans_key = "sc"', 'spans_key = "sc"\nthreshold = ${variables.least}')
+    path = tmp_path / "own.cfg"
+    path.write_text(text + '\n[variables]\nlang = "de"\nleast = 0.4\n', encoding="utf8")
+    doc = spacy.blank("de")("Er kam z.B. nach Oslo.")
+    doc.spans["sc"] = [Span(doc, 0, 1, "PER")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
+    report = json.loads(run("inspect", tmp_path / "train.spacy", "--config", path, "--json"))
+    assert report["train"]["other_tokens"]["differing"] == 0
+
+
+def test_rare_is_what_is_asked_for(data):
+    assert "fewer than" not in run("inspect", data, "--rare", 2)
+    assert "fewer than 3" in run("inspect", data, "--rare", 3)

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from spacy_nested_ner import to_dicts, to_frame
 from spacy_nested_ner.cli import nested_ner_cli
+from spacy_nested_ner.cli.predict import _fail
 from spacy_nested_ner.tables import COLUMNS
 from tests.conftest import SENTENCES
 from tests.scale.pipelines import save_pipeline
@@ -380,3 +381,20 @@ def test_what_was_written_into_the_folder_of_the_texts_is_not_read(model, tmp_pa
         predict(model, tmp_path, "-o", tmp_path / "found.csv")
         written.append((tmp_path / "found.csv").read_text("utf8"))
     assert written[0] == written[1] and TEXTS[0].split()[0] in written[0]
+
+
+def test_a_batch_that_fails_is_tried_text_by_text():
+    docs = [spacy.blank("en").make_doc(text) for text in ("fine", "bad")]
+    for doc, name in zip(docs, "ab"):
+        doc._context = name
+
+    def pipe(doc):
+        if doc.text == "bad":
+            _fail("own", pipe, [doc], KeyError("x"))
+
+    with pytest.raises(ValueError, match="'own' fails on the text with the id 'b': KeyError"):
+        _fail("own", pipe, docs, KeyError("x"))
+    with pytest.raises(ValueError, match="a text from 'a' to 'b'"):
+        _fail("own", lambda doc: doc, docs, KeyError("x"))
+    with pytest.raises(MemoryError):
+        _fail("own", pipe, docs, MemoryError())

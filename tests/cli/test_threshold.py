@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,29 @@ def test_what_cannot_be_used_is_named_and_nothing_is_written(folder):
     printed = run("threshold", model, data, "-o", folder / "letters", code=1)
     assert "already exists and has no meta.json" in printed
     assert (folder / "letters" / "one.txt").read_text() == "kept"
+
+
+def test_data_in_the_folder_of_the_pipeline_are_not_lost(folder, tmp_path):
+    shutil.copytree(folder / "model", tmp_path / "model")
+    data = tmp_path / "model" / "dev.spacy"
+    shutil.copy(folder / "dev.spacy", data)
+    printed = run("threshold", tmp_path / "model", data, "-o", tmp_path / "model", code=1)
+    assert "is to be read and to be written" in printed and data.is_file()
+
+
+def test_a_folder_that_may_not_be_replaced_is_told_of_before_anything_runs(folder, tmp_path):
+    (tmp_path / "letter").touch()
+    args = ("threshold", folder / "half", folder / "dev.spacy", "-o", tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spacy.load", lambda *_, **__: pytest.fail("it was loaded"))
+        assert "has no meta.json" in run(*args, code=1)
+
+
+def test_only_the_first_docs_and_no_gold(folder, tmp_path):
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    docs.sort(key=lambda doc: len(doc.spans["sc"]))
+    docs[-1].spans["sc"].attrs["weights"] = [1.0] * len(docs[-1].spans["sc"])
+    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    args = ("threshold", folder / "model", tmp_path / "dev.spacy")
+    assert "no entity under its key 'sc'" in run(*args, "--limit", 1, code=1)
+    assert "In 1 of 10 docs of" in run(*args)

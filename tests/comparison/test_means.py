@@ -7,6 +7,7 @@ import srsly
 
 from benchmarks.tables import best_systems, results_in
 from spacy_nested_ner.comparison import tables
+from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 
 
 def result(system: str, f1: float, seed: int = 0, **settings) -> dict:
@@ -77,3 +78,17 @@ def test_what_was_not_measured_has_no_column(tmp_path) -> None:
     assert "peak MiB" not in header and header.endswith("| words/s | ratio, batch 8 |")
     assert [row.split("|")[1].strip() for row in rows] == ["`spancat`", "`piqn_ner`"]
     assert rows[0].endswith("| 2.00 |") and rows[1].endswith("| - |")
+
+
+def test_a_row_of_a_training():
+    one = result("piqn_ner", 0.5, seed=3)
+    one["training"] = {"steps": 2, "minutes": 1, "cpu_minutes": 4}
+    row = tables.each_training([one]).splitlines()[-1]
+    assert row == "| `piqn_ner` | 3 | 49.0 | 50.0 (0.50) | 2 | 1.0 | 4.0 | 9 |"
+
+
+def test_runs_take_turns():
+    order = []
+    runs = {name: lambda name=name: order.append(name) or 1.0 for name in "ab"}
+    assert in_turn(runs, 2) == {"a": [1.0, 1.0], "b": [1.0, 1.0]} and order == list("abab")
+    assert median_ratio([2, 12, 9], [1, 2, 9]) == 2

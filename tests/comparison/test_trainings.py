@@ -11,11 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+import spacy
 import srsly
 import torch
+from spacy.language import Language
+from spacy.tokens import DocBin, Span
 
 from spacy_nested_ner.comparison import trainings
-from spacy_nested_ner.comparison.trainings import Task, Unfinished, train_each
+from spacy_nested_ner.comparison.trainings import Task, Trained, Unfinished, train_each
+from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
 from tests.conftest import heed_interrupts, is_alive, wait_for
 
 
@@ -145,3 +149,47 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
         train_each([Task({"gpu_id": -1}, new)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
+
+
+@Language.factory("tests_scored")
+class Scored:
+    """Its first word has a score of 0.9, its second one of 0.4."""
+
+    def __init__(self, nlp, name) -> None:
+        self.key, self.labels, self.cfg = "sc", ["A"], {"threshold": 0.5}
+
+    def __call__(self, doc):
+        scores = [score for score in (0.9, 0.4) if score >= self.cfg["threshold"]]
+        doc.spans["sc"] = [Span(doc, i, i + 1, "A") for i in range(len(scores))]
+        doc.spans["sc"].attrs["scores"] = scores
+        return doc
+
+
+@pytest.fixture
+def scored() -> Language:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tests_scored", name="ner")
+    return nlp
+
+
+@pytest.mark.parametrize("tuned, f1", [(0.3, 1.0), (0.95, 0.0)])
+def test_test_is_scored_at_both_thresholds(scored, tmp_path, tuned, f1) -> None:
+    doc = scored.make_doc("IL-2 binds")
+    doc.spans["sc"] = [Span(doc, 0, 1, "A"), Span(doc, 1, 2, "A")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
+    kept = Trained(scored, "model-last", "ner", Fit(tuned, 0.1, 0.5, 0.2))
+    found = trainings.scores_of(kept, tmp_path / "test.spacy")
+    assert found["f1"] == pytest.approx(2 / 3) and found["f1_tuned"] == pytest.approx(f1)
+    assert (found["threshold"], found["threshold_tuned"]) == (0.5, tuned)
+
+
+@pytest.mark.parametrize(
+    "fs, name",
+    [((0.8, 0.8), "model-last"), ((0.9, 0.8), "model-best"), ((None, None), "model-last")],
+)
+def test_the_better_model_or_the_last(scored, tmp_path, monkeypatch, fs, name) -> None:
+    fits = iter([{} if f is None else {"ner": Fit(0.3, f, 0.5, 0.1)} for f in fs])
+    monkeypatch.setattr(trainings.spacy, "load", lambda path: scored)
+    monkeypatch.setattr(trainings, "examples_of", lambda *_: [])
+    monkeypatch.setattr(trainings, "fit_thresholds", lambda *_: (next(fits), {}))
+    assert trainings.better(tmp_path, tmp_path).name == name

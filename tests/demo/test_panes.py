@@ -180,3 +180,9 @@ def test_pipelines_that_have_nothing_to_show():
 @pytest.mark.parametrize("lang, part", [("en", "IL-2"), ("de", "Die ganze Stadt"), ("xx", "")])
 def test_example_texts(lang, part):
     assert part in example_text(lang)
+
+
+def test_the_direction_of_the_language_is_told(unsure, monkeypatch):
+    monkeypatch.setattr("spacy_nested_ner.demo.panes.direction_of", lambda vocab: "rtl")
+    (pane,) = panes_of("unsure", unsure)
+    assert pane.facts()["direction"] == "rtl"

@@ -57,6 +57,9 @@ def test_the_page_and_its_files(url):
             policy = response.headers["content-security-policy"]
             assert "default-src 'none'" in policy and "unsafe" not in policy
             assert response.headers["x-content-type-options"] == "nosniff"
+            assert response.headers["cache-control"] == "no-store"
+            assert response.headers["referrer-policy"] == "no-referrer"
+            assert response.headers["cross-origin-resource-policy"] == "same-origin"
 
 
 def test_what_it_finds(url, unsure, evil):

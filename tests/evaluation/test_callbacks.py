@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import warnings
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -22,6 +23,7 @@ from spacy_nested_ner.evaluation.callbacks import (
     make_console_logger,
     make_fit_threshold,
 )
+from spacy_nested_ner.evaluation.scores.fit_thresholds import NOTHING_RIGHT
 from spacy_nested_ner.pipeline.component import NestedNER
 from spacy_nested_ner.training.budget import LINEAR_OVER_TIME, limit_time
 from tests.conftest import make_examples, make_pipeline, train
@@ -309,3 +311,30 @@ def test_how_to_go_on_in_windows(monkeypatch) -> None:
     assert said.endswith(r"--components.ner {\"source\":\"mine/model-last\"}")
     said = _how_to_go_on(make_pipeline(), "my own/model-last", True)
     assert said.endswith(r'--components.ner "{\"source\":\"my own/model-last\"}"')
+
+
+def test_a_pipeline_that_is_saved_twice_is_predicted_on_once(monkeypatch) -> None:
+    calls: List[float] = []
+    reasons = iter([NOTHING_RIGHT, "mine", "mine"])
+
+    def fit_on_dev(nlp: Language, beta: float):
+        calls.append(beta)
+        return {}, {"ner": next(reasons)}
+
+    monkeypatch.setattr(callbacks, "_fit_on_dev", fit_on_dev)
+    nlp, save = make_pipeline("piqn_ner"), make_fit_threshold(beta=2.0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for label in ("", "", "MONEY", "LAW"):
+            if label:
+                nlp.get_pipe("ner").add_label(label)
+            save(nlp)
+    assert calls == [2.0] * 3 and [str(each.message).count("mine") for each in told] == [1]
+
+
+def test_the_rate_of_the_head_is_still_rising() -> None:
+    nlp = make_pipeline("piqn_ner")
+    rate = {"@schedules": "warmup_linear.v1", "initial_rate": 0.1}
+    rate.update(warmup_steps=50, total_steps=100)
+    nlp.config["training"]["optimizer"].update(learn_rate=0.001, head_learn_rate=rate)
+    assert "[training.optimizer.head_learn_rate]" in run_logger(nlp, [0.1, 0.2, 0.3])

@@ -13,6 +13,7 @@ from spacy.util import filter_spans
 from spacy_nested_ner.evaluation.scores.entities import read_entities
 from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, evaluate_predictions
 from spacy_nested_ner.evaluation.scores.own_thresholds import scored_components
+from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
 from spacy_nested_ner.evaluation.scores.remarks import known_labels, remarks, sets_sentences
 from tests.conftest import SENTENCES, SMALL_MODELS, make_examples, make_pipeline, train
 
@@ -383,3 +384,20 @@ def test_given_predictions_that_cannot_be_scored():
     assert remark == f"No prediction is right. {labels}"
     (remark,) = remarks(evaluate_predictions([annotated()], golds).to_dict(), "sc")
     assert "Labels of the predictions: none" in remark
+
+
+def test_where_the_text_is_not_known_joined_words_are_no_raw_text():
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "A", "pattern": "rose."}])  # two tokens of the pipeline
+    doc = Doc(nlp.vocab, words=["rose.", "fell"])
+    doc.spans["sc"] = [Span(doc, 0, 1, "A")]
+    found = evaluate_pipeline(nlp, [doc]).to_dict()
+    *_, differs = remarks(found, "sc")
+    assert "F is 100.00 on words joined by spaces and 0.00 with gold tokens" in differs
+    assert "what users get" not in differs
+
+
+def test_examples_of_other_tokens_are_few():
+    found = compare_tokens(spacy.blank("en"), [published() for _ in range(4)])
+    assert (found["sentences"], found["differing"], len(found["examples"])) == (8, 4, 3)

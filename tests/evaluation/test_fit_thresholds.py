@@ -19,7 +19,9 @@ from spacy_nested_ner.evaluation.scores import fit_thresholds as fitting
 from spacy_nested_ner.evaluation.scores.entities import entity_table, read_entities
 from spacy_nested_ner.evaluation.scores.fit_thresholds import (
     PASSES,
+    Fit,
     _tell_of_strange_labels,
+    describe,
     fit_thresholds,
     with_thresholds,
 )
@@ -221,3 +223,10 @@ def test_a_span_ruler_on_the_same_key_hides_what_lower_thresholds_find() -> None
     assert is_searchable(nlp, "found")
     nlp.add_pipe("span_ruler", name="same", config={"spans_key": "sc"})
     assert not is_searchable(nlp, "found")
+
+
+def test_a_choice_in_words():
+    kept = describe(Fit(0.5, 0.8, 0.5, 0.8))
+    assert kept == "threshold 0.5 is kept, none is better (F 80.0)"
+    better = describe(Fit(0.3, 0.8, 0.5, 0.7, 1.0, 0.5, beta=2))
+    assert better == "threshold 0.3 (F2 80.0, P 100.0, R 50.0; at 0.5 F2 70.0)"

@@ -292,3 +292,24 @@ def test_limits_are_those_of_the_heads():
                 settings = limit.settings
                 made = span_counts(lengths, settings["n_spans"], settings["spans_per_word"])
             assert [limit.entities(n) for n in lengths.tolist()] == made.tolist()
+
+
+def test_blank_sentences_are_not_shared():
+    blank = inspect_split([example(["\n"], [])], "sc")
+    common = overlap(blank, blank)
+    assert common["sentences"] == 0 and common["examples"] == []
+
+
+def test_limits_are_warned_of(train):
+    split = inspect_split(train, "sc")
+    few = config("piqn_ner", model='query_source = "learned"\nn_queries = 3', architecture="PIQN")
+    suggester = '[components.x.suggester]\n@misc = "spacy.ngram_range_suggester.v1"'
+    short = config("spancat", f"{suggester}\nmin_size = 1\nmax_size = 3")
+    spans = [(0, 3, "A"), (0, 4, "A")]
+    rows = [*one_limit(list("abc"), FIVE, few), *one_limit(list("abcde"), spans, short)]
+    assert rows[-1]["other_lengths"] == {"4": 1} and rows[-1]["reach"] == 3
+    text = "\n".join(inspection(split, None, rows, 0)["warnings"])
+    assert (
+        "1 sentences hold more entities than queries (n_queries = 3), 2 entities too many;" in text
+    )
+    assert "1 of them longer than it can reach (3.0 words); add the lengths" in text

@@ -459,3 +459,46 @@ def test_two_thousand_sentences_open_as_fast_as_sixty(tmp_path):
     assert "61 of 61 sentences" in short and "2001 of 2001 sentences" in long
     assert 30 <= len(cards(long)) <= 61
     assert min(ratios) <= 8, ratios
+
+
+@pytest.mark.parametrize("name", [None, "", float("nan")])
+def test_a_doc_without_an_id_has_no_name(name):
+    doc = make_doc(WORDS, GOLD)
+    doc.user_data["doc_id"] = name
+    assert compare_one(doc, doc).name == ""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_label_that_ends_as_no_score_does(tmp_path):
+    made = compare_one(make_doc(WORDS, [(0, 1, "Apgar_score")]), make_doc(WORDS, []))
+    (tmp_path / "page.html").write_text(render_page([made], "pipe", {}), encoding="utf8")
+    dom = in_browser(tmp_path / "page.html")
+    assert "Gold: Apgar_score · “human” · missed · 1 word, depth 1" in dom
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize(
+    "view, shown",
+    [
+        ("order=doc", ["1", "2", "3"]),
+        ("order=doubt", ["3", "2", "1"]),
+        ("order=errors", ["2", "1", "3"]),
+        ("text=PARIS", ["3"]),
+        ("min-length=2&order=doc", ["1"]),
+        ("max-length=1&order=doc", ["2", "3"]),
+        ("kind=5", ["2"]),  # missed, see KINDS
+        ("max-depth=0", []),
+    ],
+)
+def test_views_of_a_page(tmp_path, view, shown):
+    def one(words, gold, found, score):
+        return compare_one(make_doc(words, gold), make_doc(words, found, [score] * len(found)))
+
+    made = [
+        one(["a", "b"], [(0, 2, "A")], [(0, 2, "A")], 0.9),
+        one(["c", "d"], [(0, 1, "A"), (1, 2, "A")], [(0, 1, "A")], 0.5),
+        one(["Paris"], [(0, 1, "A")], [(0, 1, "A")], 0.1),
+    ]
+    (tmp_path / "page.html").write_text(render_page(made, "pipe", {}), encoding="utf8")
+    dom = in_browser(tmp_path / "page.html", f"#{view}")
+    assert re.findall(r"<h2[^>]*>(\d)</h2>", dom) == shown

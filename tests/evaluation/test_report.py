@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import spacy
@@ -8,7 +9,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from spacy_nested_ner.evaluation.scores import report
 from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
+from spacy_nested_ner.evaluation.scores.metrics import PRF
+from spacy_nested_ner.evaluation.scores.remarks import remark
 from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, run_pipeline, scores
 
 TEXTS = ["The IL-2 gene is active.", "Nothing here.", "Another IL-2 gene."]
@@ -124,3 +128,65 @@ def test_another_text_is_an_error():
     nlp.add_pipe("shouting")
     with pytest.raises(ValueError, match="is not the text of the data"):
         run_pipeline(nlp, examples_for(nlp))
+
+
+@Language.factory("tests_returns")
+class Returns:
+    """Leaves out the second doc, or gives the last one twice."""
+
+    def __init__(self, nlp, name, twice: bool = False):
+        self.twice = twice
+
+    def __call__(self, doc):
+        return doc
+
+    def pipe(self, stream, batch_size):
+        docs = list(stream)
+        return iter([*docs, docs[-1]] if self.twice else docs[:-1])
+
+
+@pytest.mark.parametrize("twice, number", [(False, 2), (True, 4)])
+def test_a_pipeline_that_returns_other_docs_is_told_of(twice, number):
+    nlp = rules()
+    nlp.add_pipe("tests_returns", config={"twice": twice})
+    examples = examples_for(nlp)
+    problem = f"given 3 docs and returns {number}: a component drops docs, or adds some"
+    with pytest.raises(ValueError, match=problem):
+        run_pipeline(nlp, examples)
+    with pytest.raises(ValueError, match=problem):
+        evaluate_pipeline(nlp, [eg.reference for eg in examples])
+
+
+def test_only_the_time_that_docs_take_to_come_counts(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(report, "perf_counter", lambda: now[0])
+
+    def docs():
+        for name in "ab":
+            now[0] += 2
+            yield name
+
+    clock = report.Clock()
+    for _ in clock.timed(docs()):
+        now[0] += 10
+    assert clock.seconds == 4
+
+
+@pytest.mark.parametrize(
+    "best, highest, says",
+    [
+        (
+            {"threshold": 0.3, "f": 0.6},
+            0.4,
+            r"the highest is 0\.40\. .* Or set a lower threshold: F is 60\.00 at 0\.3\.",
+        ),
+        (
+            None,
+            0.4999999,
+            r"the highest is 0\.4999999\. .* The predictions below the threshold are wrong\.",
+        ),
+    ],
+)
+def test_what_helps_where_no_score_reaches_the_threshold(best, highest, says):
+    own = {"component": "ner", "threshold": 0.5, "lowest": 0.05, "best": best}
+    assert re.search(says, remark({"A": PRF(0, 0, 3)}, {**own, "highest_score": highest}))

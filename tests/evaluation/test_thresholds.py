@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evaluated import WORDS, make_doc, table_of
+import srsly
+from evaluated import FOUND, GOLD, SCORES, WORDS, make_doc, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spacy_nested_ner.evaluation.scores.metrics import strict
+from spacy_nested_ner.evaluation.scores.own_thresholds import ScoredComponent, threshold_facts
 from spacy_nested_ner.evaluation.scores.thresholds import (
     best_of,
     best_threshold,
@@ -117,3 +119,13 @@ def test_choice_is_as_good_as_the_best_of_all_thresholds(drawn, missed):
 def test_choice_from_passes_of_their_own():
     assert best_of([0.1, 0.3, 0.5, 0.7], [0.2, 0.8, 0.8, 0.8], 0.001) == (0.5, 0.8)
     assert best_of([0.1, 0.3], [0.0, 0.0], 0.001) is None
+
+
+def test_spans_without_scores_have_no_highest_score():
+    component = ScoredComponent("ner", None, "sc", 0.5, False, 0.05)
+    none = table_of([make_doc(WORDS, GOLD)], [make_doc(WORDS, FOUND)])
+    facts = threshold_facts(component, none, none)
+    assert facts["highest_score"] is None and srsly.json_dumps(facts)
+    found = [make_doc(WORDS, FOUND, SCORES), make_doc(WORDS, FOUND)]
+    some = table_of([make_doc(WORDS, GOLD)] * 2, found)
+    assert threshold_facts(component, some, some)["highest_score"] == 0.9375

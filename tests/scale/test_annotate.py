@@ -491,3 +491,37 @@ def test_after_ctrl_c_it_is_said_whether_any_fragment_is_complete(
     monkeypatch.undo()
     annotate(model, parts, tmp_path / "out", "--resume")
     assert files(tmp_path / "out") == files(whole)
+
+
+def test_options_reach_the_workers(model, tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("id,name,text\n1,x,p53\n2,x,p53\n")
+    seen = []
+
+    def run(job, fragments, number, report):
+        seen.append((job.annotator.gpu_id, job.columns.id, number))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "run", run)
+    args = ("--workers", 3, "--gpu-id", 0, "--id", "name")
+    printed = annotate(model, tmp_path / "a.csv", tmp_path / "out", *args, code=130)
+    assert seen == [(0, "name", 3)] and "Several texts have the id 'x'" in printed
+
+
+@pytest.mark.parametrize(
+    "error, says",
+    [
+        (workers.WorkersFail("[E002] no such factory"), "give its Python file with --code"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_a_run_that_breaks_off_keeps_what_is_complete(
+    model, parts, whole, tmp_path, monkeypatch, error, says
+):
+    def run(job, *_):
+        shutil.copy(whole / "fragment-0000000.parquet", job.folder)
+        raise error
+
+    monkeypatch.setattr(workers, "run", run)
+    printed = annotate(model, parts, tmp_path / "out", code=1)
+    assert "Fix the problem and continue with --resume." in printed and says in printed
+    assert list(files(tmp_path / "out")) == ["fragment-0000000.parquet"]

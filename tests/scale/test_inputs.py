@@ -4,6 +4,8 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -471,3 +473,37 @@ def test_an_empty_id_is_none(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"text": "IL-2", "id": ""}\n')
     rows, _ = everything(tmp_path)
     assert [name for name, _ in rows] == ["a.csv:1", "7", "b.jsonl:1"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+def test_the_name_of_a_file_that_is_not_utf8_can_be_written(tmp_path):
+    path = tmp_path / os.fsdecode(b"a\xff.txt")
+    path.write_text("one\n")
+    assert everything(tmp_path)[0] == everything(path)[0] == [(r"a\udcff.txt:1", "one")]
+
+
+def test_a_mark_before_a_blank_line_is_no_row(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf\n" + b"".join(b'{"text": "%d"}\n' % i for i in range(4)))
+    rows, sizes = everything(path)
+    assert [text for _, text in rows] == ["0", "1", "2", "3"] and sizes == [3, 1]
+
+
+def test_ids_of_a_named_column(tmp_path):
+    (tmp_path / "a.csv").write_text("id,key,text\n1,x,one\n")
+    (tmp_path / "b.jsonl").write_text('{"id": 1, "key": "y", "text": "two"}\n')
+    assert everything(tmp_path, Columns(id="key"))[0] == [("x", "one"), ("y", "two")]
+
+
+def test_a_row_that_is_too_short_costs_itself_alone(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n1\n2,two\n")
+    (short, two) = everything(tmp_path)[0]
+    assert short[0] == "1" and "the row is too short" in short[1].problem and two == ("2", "two")
+
+
+@pytest.mark.parametrize("name", [None, "", float("nan")])
+def test_a_doc_without_an_id_is_called_by_its_number(tmp_path, name):
+    doc = spacy.blank("en")("one")
+    doc.user_data["doc_id"] = name
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+    assert everything(tmp_path)[0] == [("a.spacy:1", "one")]

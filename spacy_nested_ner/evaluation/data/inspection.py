@@ -103,7 +103,7 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
         for span in entities:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
-        found.sentences.update(_plain(sentence) for sentence in _sentences(doc))
+        found.sentences.update(filter(None, map(_plain, _sentences(doc))))
         places = frozenset((span.start_char, span.end_char, span.label_) for span in entities)
         if doc.text.strip() and annotated.setdefault(doc.text, places) != places:
             found.contradicting += 1

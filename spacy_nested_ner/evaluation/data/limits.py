@@ -14,7 +14,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import srsly
 from spacy.language import Language
 from spacy.util import get_package_path, is_package, load_config, registry
-from thinc.api import Config
 
 from spacy_nested_ner.pipeline.factories import known_systems
 from spacy_nested_ner.settings import take
@@ -56,8 +55,6 @@ def config_components(config: Mapping[str, Any]) -> List[Component]:
         if not isinstance(block, Mapping):
             continue
         try:
-            if "${" in str(block.get("source")):
-                block = Config(dict(config)).interpolate()["components"][name]
             block = _with_source(name, block, known)
         except ValueError as err:
             problems.append(str(err))

@@ -31,7 +31,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from spacy_nested_ner.corpora.statistics import nesting
+from spacy_nested_ner.corpora.statistics import document_of, nesting
 from spacy_nested_ner.evaluation.scores.entities import (
     Entity,
     GoldOrder,
@@ -134,7 +134,7 @@ def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Co
         ]
 
     gold_marks, predicted = marks(gold, wrong, "missed"), marks(found, missed, "spurious")
-    name = str(gold_doc.user_data.get("doc_id", ""))
+    name = document_of(gold_doc.user_data) or ""
     parts = list(_parts(gold_doc, predicted_doc, [*gold, *found]))
     return [
         Comparison(

@@ -10,7 +10,6 @@ import filecmp
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-import srsly
 from spacy.util import get_package_path, is_package
 from wasabi import MarkdownRenderer
 
@@ -57,18 +56,6 @@ def described_meta(
         "performance": performance,
         "notes": "\n\n".join(part for part in notes if part),
     }
-
-
-def with_other_thresholds(model: Path, told: Mapping[str, Any]) -> List[str]:
-    """The components of a pipeline that have another threshold than the one that is told of
-    them."""
-    found = []
-    for name, threshold in told.items():
-        path = model / name / "cfg"
-        cfg = srsly.read_json(path) if path.is_file() else {}
-        if cfg.get("threshold", threshold) != threshold:
-            found.append(name)
-    return found
 
 
 def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bool:

@@ -104,7 +104,7 @@ def entity_table(
         gold = read_entities(reference, spans_key, ents) or {}
         places = _Text(reference)
         rows.extend(_rows(places, gold, predicted, docs, sentences))
-        name = document_of(reference)
+        name = document_of(reference.user_data)
         text_of_doc.append(texts.setdefault(docs if name is None else name, len(texts)))
         docs += 1
         sentences += len(places.sentence_starts)

@@ -50,6 +50,7 @@ from spacy_nested_ner.evaluation.scores.report import (
     Clock,
     Run,
     check_text,
+    each_with,
     no_predictions,
     scores,
 )
@@ -219,7 +220,7 @@ def _paired(references: Sequence[Doc], predictions: Sequence[Doc]) -> List[Tuple
     left = dict(enumerate(references))
     free = dict(enumerate(predictions))
     pairs: Dict[int, Tuple[Doc, Doc]] = {}
-    for key in (lambda doc: (text(doc), document_of(doc)), text):
+    for key in (lambda doc: (text(doc), document_of(doc.user_data)), text):
         waiting: Dict[Any, Deque[int]] = defaultdict(deque)
         for i, doc in free.items():
             waiting[key(doc)].append(i)
@@ -312,7 +313,7 @@ class _Predictor:
         with lowered(self.components):
             timed = clock.timed(self.nlp.pipe(stream, batch_size=self.batch_size))
             docs = self.progress(timed, len(references), what)
-            for reference, doc in zip(references, docs, strict=True):
+            for reference, doc in each_with(references, docs):
                 check_text(reference, doc)
                 entities = read_entities(doc, self.spans_key, self.ents)
                 result.answered = result.answered or entities is not None

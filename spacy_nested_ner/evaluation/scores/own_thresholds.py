@@ -146,7 +146,7 @@ def threshold_facts(
         choice = {"threshold": best.threshold, "f": best.f}
         if component.threshold is not None and f is not None and best.f < f + tolerance(low):
             choice = {"threshold": component.threshold, "f": f}
-    scores = low.score[low.predicted]
+    scores = low.score[low.predicted & ~np.isnan(low.score)]  # rules give none
     return {
         "component": component.name,
         "spans_key": component.spans_key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -39,6 +39,8 @@ from spacy_nested_ner.evaluation.scores.metrics import (
 
 WARM_UP = 2
 
+Given = TypeVar("Given")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -71,7 +73,7 @@ def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "s
     keys: Set[str] = set()
     answered = False
     words = 0
-    for example, doc in zip(chosen, clock.timed(docs), strict=True):
+    for example, doc in each_with(chosen, clock.timed(docs)):
         check_text(example.reference, doc)
         entities = read_entities(doc, spans_key)
         answered = answered or entities is not None
@@ -99,6 +101,22 @@ class Clock:
             begin = perf_counter()
 
 
+def each_with(given: Sequence[Given], docs: Iterable[Doc]) -> Iterator[Tuple[Given, Doc]]:
+    """What the docs were predicted for, with each of them.
+
+    RAISES (ValueError): If there are fewer docs, or more.
+    """
+    number = 0
+    for number, doc in enumerate(docs, start=1):
+        if number <= len(given):
+            yield given[number - 1], doc
+    if number != len(given):
+        raise ValueError(
+            f"The pipeline is given {len(given)} docs and returns {number}: a component drops "
+            "docs, or adds some."
+        )
+
+
 def check_text(reference: Doc, predicted: Doc) -> None:
     """Raise ValueError if the texts differ in more than whitespace."""
     if reference.text == predicted.text:
@@ -106,8 +124,8 @@ def check_text(reference: Doc, predicted: Doc) -> None:
     if "".join(reference.text.split()) != "".join(predicted.text.split()):
         raise ValueError(
             f"The predicted text {predicted.text[:40]!r} is not the text of the data "
-            f"{reference.text[:40]!r}: a component of the pipeline has changed it. Entities can "
-            "only be compared on the same text."
+            f"{reference.text[:40]!r}: a component of the pipeline has changed it, or drops docs. "
+            "Entities can only be compared on the same text."
         )
 
 

@@ -192,9 +192,8 @@
     const bad = kind !== RIGHT;
     const text = words.slice(start, end).join("").trim();
     const says = [`${title}: ${data.labels[label]}`, `“${text}”`, data.kinds[kind],
-      score === null ? "no score" : `score ${score.toFixed(3)}`,
-      `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`]
-      .filter((part) => title === "Predicted" || !part.endsWith("score")).join(" · ");
+      ...(title === "Predicted" ? [score === null ? "no score" : `score ${score.toFixed(3)}`] : []),
+      `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`].join(" · ");
     const name = `${bad ? `${sign} ` : title === "Predicted" ? "✓ " : ""}${data.labels[label]}`;
     const look = `${bad ? " bad" : ""}${passes(each) ? "" : " dim"}`;
     return { start, end, label, name, says, look };
