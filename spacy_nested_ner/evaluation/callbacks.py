@@ -86,9 +86,7 @@ def make_fit_threshold(beta: float = 1.0) -> Callable[[Language], Language]:
         if _is_interrupted():
             (last,) = saved.values() or [{}]
             return _whole_on_disk(with_thresholds(nlp, last))
-        weights = blake2b(
-            nlp.to_bytes(exclude=["vocab", "tokenizer", "meta.json", "config.cfg"])
-        ).digest()
+        weights = blake2b(nlp.to_bytes(exclude=["vocab", "tokenizer", "meta", "config"])).digest()
         if weights not in saved:  # the last model is saved twice
             fits, reasons = _fit_on_dev(nlp, beta)
             for name in scored_pipes(nlp):
