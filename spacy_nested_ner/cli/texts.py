@@ -14,6 +14,7 @@ from typing import (
     Iterator,
     List,
     Optional,
+    Sequence,
     Tuple,
     TypeVar,
 )
@@ -191,16 +192,17 @@ class TextReading(UsableTexts):
         super().__init__(nlp.max_length, known)
         self.nlp = nlp
         self.components = [scored_component(nlp, key) for key in dict.fromkeys(spans_keys)]
+        self._again: List[Tuple[str, str]] = []
 
     def map(
         self, texts: Iterator[Tuple[str, Text]], use: Callable[[Doc, str], Found]
     ) -> Iterator[Found]:
         """What `use` makes of each text that can be used and is neither blank nor known, in their
-        order. It is given a doc that must not be kept, and its id."""
+        order, but for those beside which another one fails. It is given a doc that must not be
+        kept, and its id."""
         from tqdm import tqdm
 
         from spacy_nested_ner.evaluation.scores.own_thresholds import lowered
-        from spacy_nested_ner.pipeline.tokens import make_doc
         from spacy_nested_ner.scale.inputs import batched
         from spacy_nested_ner.scale.pipelines import LoadedPipeline, set_error_handler
 
@@ -212,9 +214,10 @@ class TextReading(UsableTexts):
             with lowered({each.spans_key: each for each in self.components}):
                 for batch in batched(usable, BATCH):
                     with pipeline.zone([text for _, text in batch]) as nlp:
-                        made = ((make_doc(nlp, text), name) for name, text in batch)
-                        docs = nlp.pipe(made, as_tuples=True, batch_size=BATCH)
-                        found = [use(doc, name) for doc, name in docs]
+                        found = [use(doc, name) for doc, name in _pipe(nlp, batch)]
+                        alone, self._again = self._again, []
+                        for each in alone:
+                            found += [use(doc, name) for doc, name in _pipe(nlp, [each])]
                     yield from found
         finally:
             set_error_handler(self.nlp, before)
@@ -235,8 +238,18 @@ class TextReading(UsableTexts):
             msg.info(f"Labels{of}: {','.join(sorted(each.pipe.labels))}")
 
     def _failed(self, component: str, pipe: Any, docs: List[Doc], error: Exception) -> None:
-        for doc in docs:
-            self.problem(doc._context, f"{component!r} fails on it: {error}")
+        if len(docs) > 1:  # components of spaCy give up a whole batch
+            self._again += [(doc._context, doc.text) for doc in docs]
+            return
+        self.problem(docs[0]._context, f"{component!r} fails on it: {error}")
+
+
+def _pipe(nlp: Language, texts: Sequence[Tuple[str, str]]) -> Iterator[Tuple[Doc, str]]:
+    """Docs with their ids. texts: behind their ids."""
+    from spacy_nested_ner.pipeline.tokens import make_doc
+
+    made = ((make_doc(nlp, text), name) for name, text in texts)
+    return nlp.pipe(made, as_tuples=True, batch_size=BATCH)
 
 
 def scored_component(nlp: Language, spans_key: str) -> ScoredComponent:

@@ -12,6 +12,7 @@ from typing import Any, Dict, List
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, DocBin
 from typer.testing import CliRunner
 
@@ -378,3 +379,41 @@ def test_few_long_texts_are_in_memory_together(model, tmp_path, monkeypatch):
     assert sizes() == [len(TEXTS)]
     monkeypatch.setattr(inputs, "BATCH_CHARACTERS", max(map(len, TEXTS)))
     assert sum(sizes()) == len(TEXTS) < 2 * len(sizes())
+
+
+class Batchwise(TrainablePipe):
+    """Like most of spaCy's, it gives up the whole batch of a doc that it fails on."""
+
+    def __init__(self, vocab, name) -> None:
+        self.vocab, self.name, self.model, self.cfg = vocab, name, None, {}
+
+    def predict(self, docs):
+        if any("Oslo" in doc.text for doc in docs):
+            raise ValueError("not this one")
+
+    def set_annotations(self, docs, scores): ...
+
+    def to_disk(self, path, **_): ...
+
+    def from_disk(self, path, **_):
+        return self
+
+
+Language.factory("tests_batchwise", func=lambda nlp, name: Batchwise(nlp.vocab, name))
+
+
+def test_one_text_does_not_cost_its_batch(model, tmp_path):
+    texts = write(tmp_path / "in.jsonl", *NEW)
+    pick(model, texts, tmp_path / "all.json")
+    nlp = spacy.load(model)
+    nlp.add_pipe("tests_batchwise", first=True)
+    nlp.to_disk(tmp_path / "model")
+    said = all_of(pick(tmp_path / "model", texts, tmp_path / "out.json"))
+    fails = [i for i, text in enumerate(NEW, start=1) if "Oslo" in text]
+    assert len(fails) == 1
+    what = f"1 text that cannot be used. The text with the id 'in.jsonl:{fails[0]}'"
+    assert what in said
+    every, kept = (
+        json.loads((tmp_path / name).read_text("utf8")) for name in ("all.json", "out.json")
+    )
+    assert len(kept) == len(every) - 1 > 0
