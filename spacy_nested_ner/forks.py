@@ -44,7 +44,8 @@ def start(context: Any, work: Callable[..., Any], *arguments: Any) -> Tuple[Any,
     """Start a process that calls `work` with a connection to this one and with arguments. It ends
     with this process, and leaves Ctrl-C to it.
 
-    RETURNS: the process and the connection, whose other end is closed when the process has ended.
+    RETURNS: the process and the connection. Its other end is closed when the process has ended, but
+        for one that dies on Windows before it has taken it.
     RAISES (EOFError, OSError): If it cannot be started: for one, what processes are forked from has
         died, or its socket is gone, since a long run outlives files in the folder for temporary
         ones. One that starts from nothing asks for less.

@@ -141,7 +141,7 @@ MEMORISED: Dict[str, Dict[str, Any]] = {
     "piqn_cnn": {"model.dropout": 0.0},
     "piqn_transformer": {"model.dropout": 0.0},
     "proposer_regressor_cnn": {},
-    "proposer_regressor_transformer": {},
+    "proposer_regressor_transformer": {"model.dropout": 0.0},
     "proposer_regressor_paper": {
         "model.min_proposals": 4,
         "model.hidden_width": 48,

@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, TextOpt, TextsArg
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, keep_inside
 from spacy_nested_ner.cli.pipelines import use_gpu
 from spacy_nested_ner.cli.texts import UsableTexts, file_texts
 
@@ -48,6 +48,8 @@ def adapt_cli(
             raise ValueError(f"--rate must be above 0, got {rate:g}.")
         if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
             raise ValueError(f"OUTPUT is the encoder itself, {encoder}. Give another folder.")
+        # Also a folder of texts that is the output.
+        keep_inside(output_path, Path(encoder), texts_path / "texts")
         texts = file_texts(texts_path, text, output_path)
         use_gpu(gpu_id)
         fix_random_seed(0)

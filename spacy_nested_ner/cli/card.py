@@ -4,12 +4,12 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterable, Optional
+from typing import Annotated, Any, Dict, Optional
 
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.output import failing, keep_inputs
+from spacy_nested_ner.cli.output import failing, keep_inside
 
 PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
 MetricsArg = Annotated[
@@ -38,7 +38,7 @@ def card_cli(
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
     pipeline: `spacy package` makes the README from it."""
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
-    from spacy_nested_ner.files import write_json, written_folder
+    from spacy_nested_ner.files import check_folder, write_json, written_folder
 
     path = model / "meta.json"
     with failing("Cannot write a model card."):
@@ -46,9 +46,9 @@ def card_cli(
             raise ValueError(f"{model} is not the folder of a pipeline: it has no meta.json.")
         if output is not None and model.resolve() in output.resolve().parents:
             raise ValueError(f"{output} is inside {model}. Give a folder outside it.")
-        keep_inputs(output, *filter(None, (metrics, about)))
-        if output is not None and output.resolve() in model.resolve().parents:
-            raise ValueError(f"{model} is inside {output}, which would be replaced.")
+        if output is not None:
+            check_folder(output, marker="meta.json")
+            keep_inside(output, *filter(None, (model, metrics, about)))
         report, facts = _read(metrics), _read(about) if about else {}
         check_about(facts, str(about))
         meta = _read(path)
@@ -62,11 +62,13 @@ def card_cli(
             raise ValueError(f"{metrics} {problem}") from err
         except ValueError as err:
             raise ValueError(f"{metrics}: {err}") from err
-        fits = meta.get("thresholds", {})
-        own = _thresholds(model, {*fits, *scored})
-        for name, fit in list(fits.items()):
-            if own.get(name, fit["threshold"]) != fit["threshold"]:
-                del fits[name]
+        own = _thresholds(model)
+        try:
+            for name, fit in [*meta.get("thresholds", {}).items()]:
+                if own.get(name, fit["threshold"]) != fit["threshold"]:
+                    del meta["thresholds"][name]
+        except (AttributeError, KeyError, TypeError) as err:
+            raise ValueError(f"{path}: its thresholds are damaged. ({err!r})") from err
         others = [name for name in scored if own.get(name, scored[name]) != scored[name]]
         if output is None:
             write_json(path, meta)
@@ -86,10 +88,9 @@ def card_cli(
     typer.echo(str(((output or model) / "meta.json").resolve()))
 
 
-def _thresholds(model: Path, names: Iterable[str]) -> Dict[str, Any]:
+def _thresholds(model: Path) -> Dict[str, Any]:
     """Those of the components that have one."""
-    paths = {name: model / name / "cfg" for name in names}
-    settings = {name: _read(path) for name, path in paths.items() if path.is_file()}
+    settings = {path.parent.name: _read(path) for path in model.glob("*/cfg")}
     return {name: cfg["threshold"] for name, cfg in settings.items() if "threshold" in cfg}
 
 

@@ -13,8 +13,9 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
-from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, warn_of
+from spacy_nested_ner.cli.output import failing, keep_inside, print_table, warn_of
 from spacy_nested_ner.cli.pipelines import (
+    as_examples,
     load_pipeline,
     not_gold,
     read_as_one,
@@ -70,8 +71,8 @@ def compress_cli(
         if output_path.resolve() == Path(model).resolve():
             raise ValueError(f"{output_path} is MODEL, which is needed for further training.")
         check_folder(output_path, marker="meta.json")
+        keep_inside(output_path, *filter(None, (Path(model), check_path)))
         if check_path is not None:
-            keep_inputs(output_path, check_path)
             check_data(check_path)
             warn_of(read_as_one(check_path))
         nlp = load_pipeline(model)
@@ -107,7 +108,7 @@ def compare(before: "Language", after: "Language", data_path: Path) -> Dict[str,
         }
     if not scores["before"]:
         raise ValueError(f"{data_path} has no gold entities to compare the pipelines by.")
-    return {"scores": scores, "speed": _speed(pipelines, read_examples(before, data_path))}
+    return {"scores": scores, "speed": _speed(pipelines, as_examples(before, docs, data_path))}
 
 
 def _speed(pipelines: "Dict[str, Language]", examples: "List[Example]") -> List[Dict[str, Any]]:

@@ -118,17 +118,24 @@ def evaluate_cli(
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path, predictions=True)
         given = [path for path in map(Path, models or []) if is_data(path)]
-        keep_inputs(output_path, data_path, *given)
         if output_path is not None:
             check_file(output_path)
+        keep_inputs(output_path, data_path, *given)
         use_gpu(gpu_id)
         report = evaluate(
             models or [], data_path, spans_key, ents, samples, seed, batch_size, gold_tokens
         )
-    print_report(report, verbose)
+    # What cannot be written is shown, what cannot be shown is written.
+    problem: Optional[OSError] = None
     if output_path is not None:
-        with failing("Cannot write the report."):
+        try:
             write_json(output_path, report)
+        except OSError as err:
+            problem = err
+    print_report(report, verbose)
+    if problem is not None:
+        msg.fail("Cannot write the report.", str(problem), exits=1)
+    if output_path is not None:
         msg.good("All numbers:")
         typer.echo(str(output_path.resolve()))
 
@@ -188,7 +195,7 @@ def evaluate(
         about = f"{names[i]}: " if len(models) > 1 else ""
         parts = list(nlp.pipe_names)
         numbers = {
-            "name": names[i],
+            "name": as_written(names[i]),
             "model": as_written(models[i]),
             "components": parts,
             **found.to_dict(),
@@ -208,7 +215,7 @@ def evaluate(
         "data": data,
         "pipelines": list(pipelines),
         "bootstrap": compare_runs(runs, samples, seed),
-        "warnings": warnings,
+        "warnings": [as_written(warning) for warning in warnings],
         "spacy_nested_ner": __version__,
     }
 

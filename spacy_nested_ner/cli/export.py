@@ -37,18 +37,18 @@ def export_cli(
     lang: LangOpt = "en",
 ) -> None:
     """Write gold data in the format of another system, with one item per sentence."""
-    from spacy_nested_ner.corpora.docbin import check_data
     from spacy_nested_ner.corpora.export import export_docs
+    from spacy_nested_ner.pipeline.gold import SURE
 
     with failing("Cannot export the data. Nothing was written."):
         keep_inputs(output_path, data_path)
-        check_data(data_path)
         warn_of(read_as_one(data_path))
         taught: List[bool] = []
         docs = _docs(data_path, spans_key, lang, taught)
         ask = _Questions(questions)
         count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)
-    warn_of(made_by_teach(sum(taught), len(taught), data_path))
+    for warning in made_by_teach(sum(taught), len(taught), data_path):
+        msg.warn(f"{warning} Those with a weight from {SURE} on are exported.")
     for (reason, label), number in dropped.items():
         msg.warn(f"Left out: {number} {label} ({reason})")
     if questions is not None and ask.from_template:
@@ -65,7 +65,8 @@ def _docs(path: Path, spans_key: str, lang: str, taught: List[bool]) -> "Iterato
     """Docs of a file; of spans that `nested-ner teach` has made, those of which it is sure.
 
     taught: takes for each doc whether its spans are such.
-    Raises ValueError, with the file, if it is missing, is no DocBin, or has no such key.
+    Raises ValueError, with the file, if it is missing, is no DocBin, has no such key, or has spans
+    of `nested-ner teach` without their weights.
     """
     from spacy_nested_ner.corpora.docbin import read_docs
     from spacy_nested_ner.pipeline.gold import is_taught, keep_sure
@@ -75,7 +76,10 @@ def _docs(path: Path, spans_key: str, lang: str, taught: List[bool]) -> "Iterato
             keys = ", ".join(map(repr, doc.spans)) or "none"
             raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")
         taught.append(is_taught(doc.spans[spans_key]))
-        keep_sure(doc, spans_key)
+        try:
+            keep_sure(doc, spans_key)
+        except ValueError as err:
+            raise ValueError(f"{path}: {err}") from err
         yield doc
 
 

@@ -112,7 +112,7 @@ def inspect(
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
-    warnings += [*report["warnings"], *of_dev]
+    warnings = [as_written(each) for each in (*warnings, *report["warnings"], *of_dev)]
     paths = {"train": train_path, "dev": dev_path}
     names = {split: path and as_written(str(path)) for split, path in paths.items()}
     data = {**names, "spans_key": spans_key}

@@ -104,8 +104,7 @@ def failing(what: str) -> Iterator[None]:
 
 
 def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
-    """Raises ValueError if a file or folder to write is one that is read, or a folder that one lies
-    in: it would be lost.
+    """Raises ValueError if a file to write is one that is read: it would be lost.
 
     inputs: files, or folders whose `.spacy` files are read.
     """
@@ -113,9 +112,17 @@ def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
         return
     written = output.resolve()
     for path in (each.resolve() for each in inputs):
-        is_inside = path in written.parents and written.suffix == ".spacy"
-        if path == written or is_inside or written in path.parents:
+        if path == written or (path in written.parents and written.suffix == ".spacy"):
             raise ValueError(f"{output} is to be read and to be written. Choose another output.")
+
+
+def keep_inside(output: Path, *inputs: Path) -> None:
+    """Raises ValueError if a folder that is to be replaced holds what is read: it would be lost."""
+    for path in inputs:
+        if output.resolve() in path.resolve().parents:
+            raise ValueError(
+                f"{path} is in {output}, which is to be replaced. Choose another output."
+            )
 
 
 def warn_of(problems: Iterable[str]) -> None:

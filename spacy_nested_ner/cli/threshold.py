@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg
-from spacy_nested_ner.cli.output import failing, keep_inputs, warn_of
+from spacy_nested_ner.cli.output import failing, keep_inside, warn_of
 from spacy_nested_ner.cli.pipelines import (
     check_arguments,
     load_pipeline,
@@ -68,8 +68,8 @@ def threshold_cli(
     with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
         if output_path is not None:
-            keep_inputs(output_path, data_path)
             check_folder(output_path, marker="meta.json")
+            keep_inside(output_path, data_path, Path(model))
         warn_of(read_as_one(data_path))
         use_gpu(gpu_id)
         nlp = load_pipeline(model)

@@ -103,7 +103,7 @@ def predict(
 
     from spacy_nested_ner.evaluation.page.page import choose_examples, compare
     from spacy_nested_ner.evaluation.scores.raw_text import raw_text
-    from spacy_nested_ner.evaluation.scores.report import no_predictions
+    from spacy_nested_ner.evaluation.scores.report import check_text, each_with, no_predictions
 
     docs = read_gold(nlp, data_path)
     warn_of(not_gold(docs, data_path, [spans_key]))
@@ -114,11 +114,13 @@ def predict(
         raise ValueError(f"{data_path}: {err}") from err
     made = nlp.pipe(example.predicted for example in examples)
     bar = tqdm(made, total=len(examples), desc="Predicting", unit=" docs", disable=None)
-    predicted = list(bar)  # no bar where the output is no terminal
+    pairs = list(each_with(examples, bar))  # no bar where the output is no terminal
+    predicted = [doc for _, doc in pairs]
+    for example, doc in pairs:
+        check_text(example.reference, doc)
     keys = {key for doc in predicted for key in doc.spans}
     if spans_key not in keys:
         raise ValueError(no_predictions(keys, spans_key))
-    pairs = zip(examples, predicted)
     found = [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]
     unknown = sum(raw_text(example.reference) is None for example in examples)
     if unknown == len(examples):

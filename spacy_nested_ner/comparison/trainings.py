@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from itertools import islice
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -151,21 +151,30 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Answer:
     what = (_answer, one, task, torch.get_num_threads())
+    context, spawning = forking_context(__name__), multiprocessing.get_context("spawn")
     try:
-        process, connection = start(forking_context(__name__), *what)
+        process, connection = start(context, *what)
     except (EOFError, OSError):
-        process, connection = start(multiprocessing.get_context("spawn"), *what)
+        context = spawning
+        try:
+            process, connection = start(context, *what)
+        except OSError as err:
+            return None, f"no process for this training: {err}", ""
+    # On Windows the connection of a process that dies at once stays open.
+    ends = [process.sentinel] if context is spawning else []
     try:
-        return connection.recv()
-    except (EOFError, OSError):  # also in the middle of an answer
-        problem = "the process of this training died, perhaps because memory ran out."
-        return None, problem, ""
-    except KeyboardInterrupt:
+        wait([connection, *ends])
+        if connection.poll():
+            return connection.recv()
+    except (EOFError, OSError):  # it has died, perhaps in the middle of an answer
+        pass
+    except BaseException:
         process.terminate()
         raise
     finally:
         process.join()
         connection.close()
+    return None, "the process of this training died, perhaps because memory ran out.", ""
 
 
 def _answer(

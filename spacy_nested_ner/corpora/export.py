@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy_nested_ner.corpora.records import Question, ScoredSpan, Task, WordSentence
 from spacy_nested_ner.corpora.registry import get_task_writer, get_writer
 from spacy_nested_ner.corpora.spans import Dropped
+from spacy_nested_ner.corpora.statistics import document_of
 from spacy_nested_ner.files import written_together
 from spacy_nested_ner.pipeline.tokens import is_space
 
@@ -52,7 +53,7 @@ def export_docs(
 def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSentence]:
     """The sentences of a doc, the whole doc if it has no boundaries."""
     spans = sorted((span.start, span.end, span.label_) for span in doc.spans.get(spans_key, []))
-    doc_id = str(doc.user_data.get("doc_id", ""))
+    doc_id = document_of(doc.user_data) or ""
     spaces = is_space(doc)
     starts = [0]
     if doc.has_annotation("SENT_START"):

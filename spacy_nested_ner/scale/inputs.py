@@ -395,17 +395,22 @@ def _cut_json(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
         if isinstance(row, dict):
             _id_column(path, columns, list(row))
             break
-    return _cut_lines(path, lambda line: line.removeprefix(BOM).strip())
+    return _cut_lines(path, _has_row)
 
 
 def _read_json(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
-    for line in filter(bytes.strip, _lines(path, place)):
+    for line in filter(_has_row, _lines(path, place)):
         row = _json_row(line)
         if isinstance(row, Unusable):
             yield None, row
             continue
         name = row.get("id" if columns.id is None else columns.id)
         yield None if name is None else str(name), _json_text(row, columns.text)
+
+
+def _has_row(line: bytes) -> bytes:
+    """Files that were joined have marks inside."""
+    return line.removeprefix(BOM).strip()
 
 
 def _json_row(line: bytes) -> Union[Dict[str, Any], Unusable]:

@@ -138,10 +138,13 @@ class _Team:
 
     def wait(self) -> None:
         """Hear what the workers have to say."""
-        by_connection: Dict[Any, _Worker] = {worker.connection: worker for worker in self.workers}
-        for connection in wait(list(by_connection)):
-            worker = by_connection[connection]
+        by_handle: Dict[Any, _Worker] = {worker.connection: worker for worker in self.workers}
+        by_handle |= {each.process.sentinel: each for each in self.workers if not each.is_forked}
+        for worker in dict.fromkeys(by_handle[each] for each in wait(list(by_handle))):
             try:
+                # On Windows the connection of a process that dies at once stays open.
+                if not worker.connection.poll():
+                    raise EOFError
                 kind, what = worker.connection.recv()
             except (EOFError, OSError):  # also in the middle of a message
                 self._bury(worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,13 @@ def test_a_loss_that_does_not_fall_is_told_of(tiny_bert, texts, tmp_path, monkey
     assert "The loss has not fallen" in run("adapt", tiny_bert, texts, tmp_path / "a")
     losses = Losses(1.0, 0.9)
     assert "has not fallen" not in run("adapt", tiny_bert, texts, tmp_path / "b")
+
+
+@pytest.mark.parametrize("where", ["", "texts"])
+def test_texts_in_the_folder_that_is_replaced_are_not_lost(tiny_bert, texts, tmp_path, where):
+    folder = tmp_path / "out" / where
+    folder.mkdir(parents=True)
+    shutil.copy(texts, folder)
+    (tmp_path / "out" / "model.safetensors").touch()
+    printed = run("adapt", tiny_bert, folder, tmp_path / "out", code=1)
+    assert "which is to be replaced" in printed and (folder / texts.name).is_file()

@@ -207,7 +207,15 @@ def test_what_a_card_is_made_from_is_not_replaced(folder, tmp_path):
     shutil.copytree(folder / "model", out)
     shutil.copytree(folder / "model", out / "model")
     printed = run("card", out / "model", folder / "metrics.json", "--output", out, code=1)
-    assert "is inside" in printed and (out / "model" / "meta.json").is_file()
+    assert "which is to be replaced" in printed and (out / "model" / "meta.json").is_file()
     shutil.copy(folder / "metrics.json", out)
     printed = run("card", folder / "model", out / "metrics.json", "--output", out, code=1)
-    assert "is to be read and to be written" in printed and (out / "metrics.json").is_file()
+    assert "which is to be replaced" in printed and (out / "metrics.json").is_file()
+
+
+def test_damaged_thresholds_are_told_of(folder, tmp_path):
+    shutil.copytree(folder / "model", tmp_path / "model")
+    path = tmp_path / "model" / "meta.json"
+    srsly.write_json(path, {**srsly.read_json(path), "thresholds": {"ner": 0.5}})
+    printed = run("card", tmp_path / "model", folder / "metrics.json", code=1)
+    assert "its thresholds are damaged" in printed and "metrics.json" not in printed

@@ -15,6 +15,7 @@ import pytest
 import spacy
 import srsly
 import torch
+from spacy.language import Language
 from spacy.tokens import DocBin, Span
 from wasabi import msg
 
@@ -732,6 +733,22 @@ def test_what_data_are_is_told_of(trained, tmp_path, command):
     assert f"In 2 of {2 * len(docs)} docs of" in output or command == "threshold"
 
 
+def test_what_a_teacher_is_not_sure_of_is_not_exported(trained, tmp_path):
+    nlp = spacy.blank("en")
+    doc = nlp("The IL-2 gene is active.")
+    doc.spans["sc"] = [Span(doc, 1, 3, "DNA"), Span(doc, 1, 2, "RNA")]
+    doc.spans["sc"].attrs["weights"] = [0.5, 0.4]
+    DocBin(docs=[doc]).to_disk(tmp_path / "taught.spacy")
+    args = ("export", "papers-json", tmp_path / "taught.spacy", tmp_path / "out.json")
+    assert "Those with a weight from 0.5 on are exported" in run(*args)
+    (sentence,) = srsly.read_json(tmp_path / "out.json")
+    assert [each["type"] for each in sentence["entities"]] == ["DNA"]
+    doc.spans["sc"].attrs["weights"] = [0.5]
+    DocBin(docs=[doc]).to_disk(tmp_path / "taught.spacy")
+    output = run(*args, code=1)
+    assert f"{tmp_path / 'taught.spacy'}: " in output and "weights" in output
+
+
 def test_the_seed_chooses_docs(trained, tmp_path, monkeypatch):
     def stop(gold, *args):
         raise ValueError(f"chosen by {args}")
@@ -763,3 +780,22 @@ def test_options_of_the_division_and_of_texts(tmp_path):
     assert "documents 2 0 0" in run(*args, "--sentences", "rules")
     assert " entities 2 0 0" in run(*args, "--all-labels")
     assert " entities 1 0 0" in run(*args, "--one-label")
+
+
+def test_a_page_of_a_pipeline_that_drops_docs(trained, tmp_path):
+    nlp = spacy.load(trained / "model-best")
+    nlp.add_pipe("tests_drops_nothing_here")
+    nlp.to_disk(tmp_path / "model")
+    args = (tmp_path / "model", trained / "gold.spacy", tmp_path / "page.html")
+    assert "a component drops docs" in run("visualize", *args, code=1)
+
+
+@Language.factory("tests_drops_nothing_here")
+class Drops:
+    def __init__(self, nlp, name) -> None: ...
+
+    def __call__(self, doc):
+        return doc
+
+    def pipe(self, stream, batch_size):
+        return (doc for doc in stream if "Nothing here" not in doc.text)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import spacy
 from spacy.tokens import DocBin, Span
@@ -90,3 +92,26 @@ def test_data_without_entities(folder, tmp_path):
     DocBin(docs=[spacy.blank("en")("Nothing here .")]).to_disk(tmp_path / "none.spacy")
     given = ("compress", folder / "model", tmp_path / "small", "--check", tmp_path / "none.spacy")
     assert "has no gold entities" in run(*given, code=1)
+
+
+def test_what_is_wrong_with_the_output_is_told_of_before_anything_runs(folder, tmp_path):
+    (tmp_path / "letter").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spacy.load", lambda *_, **__: pytest.fail("it was loaded"))
+        assert "has no meta.json" in run("compress", folder / "model", tmp_path, code=1)
+        shutil.copytree(folder / "model", tmp_path / "out" / "model")
+        (tmp_path / "out" / "meta.json").touch()
+        printed = run("compress", tmp_path / "out" / "model", tmp_path / "out", code=1)
+        assert "which is to be replaced" in printed
+
+
+def test_data_that_are_not_gold_are_told_of(folder, monkeypatch):
+    nlp = spacy.load(folder / "model")
+    docs = list(DocBin().from_disk(folder / "dev.spacy").get_docs(nlp.vocab))
+    docs[0].spans["sc"].attrs["weights"] = [1.0] * len(docs[0].spans["sc"])
+    monkeypatch.setattr(command, "read_gold", lambda *_: docs)
+    monkeypatch.setattr(command, "_speed", lambda *_: [])
+    said = []
+    monkeypatch.setattr(command, "warn_of", said.extend)
+    command.compare(nlp, nlp, folder / "dev.spacy")
+    assert len(said) == 1 and "In 1 of 10 docs of" in said[0]

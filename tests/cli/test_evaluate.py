@@ -393,3 +393,12 @@ def test_a_report_on_a_file_whose_name_is_not_utf8(folder, tmp_path, command):
     paths = json.loads((tmp_path / "out.json").read_text("utf8"))["data"].values()
     assert any(str(each).endswith(r"a\udcff.spacy") for each in paths)
     run("inspect", data, "--json")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+def test_a_report_on_predictions_whose_name_is_not_utf8(folder, tmp_path):
+    found = tmp_path / os.fsdecode(b"a\xff.spacy")
+    shutil.copy(folder / "gold.spacy", found)
+    run("evaluate", found, folder / "gold.spacy", "-o", tmp_path / "out.json")
+    (one,) = json.loads((tmp_path / "out.json").read_text("utf8"))["pipelines"]
+    assert one["name"] == r"a\udcff.spacy" and one["model"].endswith(one["name"])

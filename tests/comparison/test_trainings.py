@@ -17,6 +17,7 @@ import torch
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
+from spacy_nested_ner import forks
 from spacy_nested_ner.comparison import trainings
 from spacy_nested_ner.comparison.trainings import Task, Trained, Unfinished, train_each
 from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
@@ -49,13 +50,12 @@ def tell(task: Task) -> dict:
 def test_a_training_has_its_own_process_and_the_threads_of_this_one(
     tmp_path, monkeypatch, starts, seeds, method
 ) -> None:
-    def context(module: str):
-        assert module == trainings.__name__
-        if not starts:
+    def starting(context, *what):
+        if context.get_start_method() == "forkserver" and not starts:
             raise EOFError
-        return multiprocessing.get_context("forkserver")
+        return forks.start(context, *what)
 
-    monkeypatch.setattr(trainings, "forking_context", context)
+    monkeypatch.setattr(trainings, "start", starting)
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -103,6 +103,16 @@ def test_ctrl_c_ends_a_training_and_leaves_no_process_nor_lock(tmp_path) -> None
     wait_for(lambda: not is_alive(pid))
     assert process.returncode == -signal.SIGINT
     assert printed.count("Traceback") == 1 and "leaked" not in printed
+
+
+def test_where_no_process_can_be_started_others_are_tried(tmp_path, monkeypatch) -> None:
+    def start(*_):
+        raise BlockingIOError(11, "no more processes")
+
+    monkeypatch.setattr(trainings, "start", start)
+    tasks = [Task({}, tmp_path / f"a_seed{seed}.json") for seed in range(2)]
+    with pytest.raises(Unfinished, match=r"a_seed0\.json: no process .*a_seed1\.json: no process"):
+        train_each(tasks, tell, print)
 
 
 def fail_but_for_seed_2(task: Task) -> dict:

@@ -132,7 +132,7 @@ def test_another_text_is_an_error():
 
 @Language.factory("tests_returns")
 class Returns:
-    """Leaves out the second doc, or gives the last one twice."""
+    """Leaves out the last doc, or gives the last one twice."""
 
     def __init__(self, nlp, name, twice: bool = False):
         self.twice = twice

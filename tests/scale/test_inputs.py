@@ -487,6 +487,10 @@ def test_a_mark_before_a_blank_line_is_no_row(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf\n" + b"".join(b'{"text": "%d"}\n' % i for i in range(4)))
     rows, sizes = everything(path)
     assert [text for _, text in rows] == ["0", "1", "2", "3"] and sizes == [3, 1]
+    joined = b'{"text": "0"}\n' + path.read_bytes()
+    path.write_bytes(joined)
+    rows, sizes = everything(path)
+    assert [text for _, text in rows] == ["0", "0", "1", "2", "3"] and sizes == [3, 2]
 
 
 def test_ids_of_a_named_column(tmp_path):

@@ -18,6 +18,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
 )
 from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST, changed, is_searchable
 from spacy_nested_ner.evaluation.scores.remarks import FEW_ENTITIES, MANY_STRANGE, some
+from spacy_nested_ner.evaluation.scores.report import each_with
 from spacy_nested_ner.evaluation.scores.thresholds import (
     ThresholdChoice,
     best_of,
@@ -215,6 +216,7 @@ def scored_table(
     """Gold and predicted entities under a component's key, with the component at a threshold."""
     found: List[Dict[Entity, float]] = []
     with changed(pipe, threshold=threshold):
-        for doc in nlp.pipe(eg.predicted.copy() for eg in examples):
+        docs = nlp.pipe(eg.predicted.copy() for eg in examples)
+        for _, doc in each_with(examples, docs):
             found.append(read_entities(doc, pipe.key) or {})
     return entity_table((eg.reference for eg in examples), found, pipe.key, False)
