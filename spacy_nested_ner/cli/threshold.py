@@ -30,7 +30,9 @@ DataArg = Annotated[
 OutputOpt = Annotated[
     Optional[Path],
     typer.Option(
-        "--output", "-o", help="Folder to save the pipeline to with these thresholds; may be MODEL"
+        "--output",
+        "-o",
+        help="Folder to save the pipeline to with these thresholds, which is replaced; may be MODEL",
     ),
 ]
 LimitOpt = Annotated[

@@ -768,6 +768,14 @@ def test_an_input_is_not_replaced_by_the_report(tmp_path):
     assert "is to be read and to be written" in output and path.read_bytes() == before
 
 
+def test_an_input_is_not_taken_for_the_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        lines(tmp_path / f"{name}.jsonl", [{"text": "IL-2 rose.", "label": [[0, 4, "A"]]}])
+    output = run("convert", "doccano", "train=a.jsonl", "dev=b.jsonl", code=1)
+    assert "The folder to write is missing: dev=b.jsonl is an input." in output
+
+
 def test_options_of_the_division_and_of_texts(tmp_path):
     (tmp_path / "train.txt").write_text(COLUMNS * 10, encoding="utf8")
     args = ("columns", tmp_path / "train.txt", tmp_path / "a")
