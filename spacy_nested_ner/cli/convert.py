@@ -206,7 +206,7 @@ def _convert(
     from spacy_nested_ner.corpora.read import DIVIDING, Source, read_corpus
 
     sources = [Source.parse(text) for text in inputs]
-    if Source.parse(str(output_dir)).split is not None:
+    if Source.parse(str(output_dir)).split:
         raise ValueError(f"The folder to write is missing: {output_dir} is an input.")
     keep_inputs(output_dir / REPORT, *(source.path for source in sources))
     names = [source.path.name for source in sources]

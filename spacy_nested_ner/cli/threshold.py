@@ -32,7 +32,7 @@ OutputOpt = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Folder to save the pipeline to with these thresholds, which is replaced; may be MODEL",
+        help="Folder for the pipeline with these thresholds; it is replaced; may be MODEL",
     ),
 ]
 LimitOpt = Annotated[
