@@ -54,6 +54,9 @@ TEMPLATES = {
         "{label}{kb_link}</span>"
     ),
 }
+NO_SPACE = "\ufdd0"
+"""At the end of a piece that no space follows; a character that no text has."""
+
 OPTIONS = {"top_offset": 31, "top_offset_step": 17, "template": TEMPLATES}
 
 
@@ -99,6 +102,7 @@ def render(
     Raises ValueError if a doc has no spans of that key; TypeError for what is no doc.
     """
     from spacy import displacy
+    from spacy.util import is_in_jupyter
 
     known = displacy.SpanRenderer({"colors": dict(colors or {})}).colors
     found = []
@@ -106,8 +110,15 @@ def render(
         lines = list(_lines(doc, [each for each in spans if len(each[0])]))
         shown = {_label(*each): _color(each[0].label_, known) for each in spans}
         options = {**OPTIONS, "colors": shown}
-        found.append(displacy.render(lines, "span", jupyter=jupyter, options=options, manual=True))
-    return None if None in found else "\n".join(found)
+        html = displacy.render(lines, "span", jupyter=False, options=options, manual=True)
+        found.append(html.replace(f"{NO_SPACE} ", ""))
+    if not (is_in_jupyter() if jupyter is None else jupyter):
+        return "\n".join(found)
+    from IPython.display import HTML, display
+
+    for html in found:  # displaCy keeps MathJax off in this way
+        display(HTML(f'<span class="tex2jax_ignore">{html}</span>'))
+    return None
 
 
 def _lines(doc: Doc, spans: List[Scored]) -> Iterator[Dict[str, Any]]:
@@ -156,7 +167,8 @@ def _pieces(
         if i < end and i not in inside:
             continue
         if doc[gap:i].text.strip():
-            pieces.append(doc[gap:i].text)
+            has_space = i == end or doc[i - 1].whitespace_
+            pieces.append(doc[gap:i].text + ("" if has_space else NO_SPACE))
         if i < end:
             places[i] = len(pieces)
             pieces += [doc[i].text, " "] if doc[i].whitespace_ else [doc[i].text]

@@ -71,6 +71,7 @@ def written_folder(path: Path, marker: str) -> Iterator[Path]:
     with _draft(path.parent) as new:
         (new / path.name).mkdir()
         yield new / path.name
+        check_folder(path, marker)  # somebody may have put it there meanwhile
 
 
 def check_folder(path: Path, marker: str) -> None:

@@ -177,3 +177,10 @@ def test_in_a_notebook_it_draws_and_returns_nothing(monkeypatch):
     docs = [doc_of(["a"], [(0, 1, "A")]), doc_of(["b"], [])]
     assert render(docs, jupyter=True) is None
     assert len(drawn) == 2 and "tex2jax_ignore" in drawn[0]
+
+
+def test_no_space_before_a_span_where_the_text_has_none():
+    doc = spacy.blank("en")('The "US" (NASA) rose.')
+    at = {token.text: token.i for token in doc}
+    doc.spans["sc"] = [Span(doc, at[word], at[word] + 1, "ORG") for word in ("US", "NASA")]
+    assert texts(doc) == ['The "US" (NASA) rose.']

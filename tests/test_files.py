@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spacy_nested_ner.files import settle, written_folder, written_together
+from spacy_nested_ner.files import ended_tidily, settle, written_folder, written_together
 
 WRITE = """
 import os, signal, sys
@@ -231,3 +231,56 @@ def test_a_volume_is_not_replaced(tmp_path, monkeypatch):
     with written_folder(tmp_path / "out" / "in_it", "marker") as folder:
         (folder / "marker").write_text("")
     assert (tmp_path / "out" / "in_it" / "marker").is_file()
+
+
+def test_a_folder_that_appears_meanwhile_is_not_lost(tmp_path):
+    with (
+        pytest.raises(ValueError, match=r"has no meta\.json"),
+        written_folder(tmp_path / "out", "meta.json") as draft,
+    ):
+        (draft / "meta.json").write_text("{}")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "letter").write_text("kept")
+    assert texts(tmp_path) == {str(Path("out", "letter")): "kept"}
+
+
+def test_a_folder_that_appears_in_the_place_of_a_file_stays(tmp_path):
+    with pytest.raises(IsADirectoryError), written_together([tmp_path / "a"]) as drafts:
+        drafts[tmp_path / "a"].write_text("new")
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "inside").write_text("kept")
+    assert texts(tmp_path) == {str(Path("a", "inside")): "kept"}
+
+
+def test_without_locks_a_draft_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_nested_ner.files.fcntl", None)
+    with written_together([tmp_path / "a"]) as drafts:
+        drafts[tmp_path / "a"].write_text("new")
+        write_set(tmp_path, "b", "new")
+    assert texts(tmp_path) == {"a": "new", "b": "new"}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has none")
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_signal_that_is_ignored_stays_so(before):
+    old = signal.signal(signal.SIGHUP, before)
+    try:
+        with ended_tidily():
+            assert callable(signal.getsignal(signal.SIGTERM))
+            inside = signal.getsignal(signal.SIGHUP)
+        assert (inside == signal.SIG_IGN) == (before == signal.SIG_IGN)
+        assert inside != signal.SIG_DFL and signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, old)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_the_mode_of_another_users_file_is_not_kept(tmp_path, monkeypatch):
+    write_set(tmp_path, "a", "theirs")
+    (tmp_path / "a").chmod(0o600)
+    owner = (tmp_path / "a").stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    write_set(tmp_path, "a", "new")
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~mask

@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
+from spacy_nested_ner.files import as_written
+
 MESSAGES_KEPT = 20
 MESSAGE_LENGTH = 1000
 
@@ -50,7 +52,7 @@ class Problems:
             raise error
         self.count += 1
         if len(self.messages) < MESSAGES_KEPT:
-            self.messages.append(str(error))
+            self.messages.append(as_written(str(error)))
             if not self.quiet:
                 _logger.warning("Skipped: %s", error)
 

@@ -40,7 +40,7 @@ def batch_by_words(
         words = size
         if isinstance(examples, Sized):
             words = sum(map(len, examples)) // batches_per_pass
-        words = min(size, max(smallest, words))
+        words = int(min(size, max(smallest, words)))  # what is no int is a schedule for spaCy
         return minibatch_by_words(examples, words, tolerance)
 
     return batches

@@ -8,6 +8,7 @@ it stands, and the rate stays at its peak.
 
 import math
 from itertools import chain, count, islice, repeat
+from numbers import Integral
 from typing import Any, Iterable, Iterator, TypeGuard, Union
 
 from thinc import schedules
@@ -124,9 +125,9 @@ def _warmup_cosine(initial_rate: float, warmup_steps: int, total_steps: int) -> 
 
 def _is_known(total_steps: Steps) -> TypeGuard[int]:
     """Whether it is a number, not a variable. Raises ValueError for what is neither."""
-    if isinstance(total_steps, int):
+    if isinstance(total_steps, Integral):
         return True
-    if total_steps.startswith("${"):
+    if isinstance(total_steps, str) and total_steps.startswith("${"):
         return False
     raise ValueError(f"total_steps must be a number of steps, not {total_steps!r}.")
 

@@ -11,6 +11,7 @@ import pytest
 import spacy
 import torch
 
+from spacy_nested_ner.training import adapt as training
 from spacy_nested_ner.training.adapt import Losses, cut_parts
 from tests.cli.commands import run
 from tests.conftest import SENTENCES, make_examples, make_pipeline, train
@@ -129,3 +130,26 @@ def test_texts_in_the_folder_that_is_replaced_are_not_lost(tiny_bert, texts, tmp
     (tmp_path / "out" / "model.safetensors").touch()
     printed = run("adapt", tiny_bert, folder, tmp_path / "out", code=1)
     assert "which is to be replaced" in printed and (folder / texts.name).is_file()
+
+
+def test_the_rate_follows_its_schedule(tiny_bert, tmp_path, monkeypatch) -> None:
+    asked = []
+
+    def at_rest(rate, warmup, steps):
+        asked.append((rate, warmup, steps))
+        return itertools.repeat(0.0)
+
+    monkeypatch.setattr(training, "warmup_linear", at_rest)
+    sentences = [text for text, _ in SENTENCES]
+    training.adapt(str(tiny_bert), sentences, tmp_path, passes=2, rate=0.003)
+    assert asked[0][:2] == (0.003, training.WARMUP)
+    before, after = weights(tiny_bert), weights(tmp_path)
+    same = [torch.equal(after[k], v) for k, v in before.items() if not k.startswith("pooler.")]
+    assert same and all(same)
+
+
+def test_texts_of_which_no_word_is_hidden(tiny_bert, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(training, "HIDDEN", 0.0)
+    sentences = [text for text, _ in SENTENCES]
+    with pytest.raises(ValueError, match=r"In 1 passes over .* no word was masked"):
+        training.adapt(str(tiny_bert), sentences, tmp_path, 1, 0.001)

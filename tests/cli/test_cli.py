@@ -768,6 +768,16 @@ def test_an_input_is_not_replaced_by_the_report(tmp_path):
     assert "is to be read and to be written" in output and path.read_bytes() == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+def test_a_corpus_whose_name_is_not_utf8(tmp_path):
+    path = tmp_path / os.fsdecode(b"train\xff.txt")
+    path.write_text("a B-X\n\nb B-X\nc I-Y\n", encoding="utf8")
+    run("convert", "columns", path, tmp_path / "out", "--set", "scheme=BIO", "--skip-errors")
+    report = srsly.read_json(tmp_path / "out" / "report.json")
+    assert report["source"] == r"train\udcff.txt"
+    assert r"train\udcff.txt, line 4" in report["first_skipped_errors"][0]
+
+
 def test_an_input_is_not_taken_for_the_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import zlib
 
@@ -60,3 +61,26 @@ def test_parts_that_outgrow_memory_go_to_disk(nlp, tmp_path, monkeypatch):
         writer.write(tmp_path / "a.spacy")
     raw = zlib.decompress((tmp_path / "a.spacy").read_bytes())
     assert raw == zlib.decompress(doc_bin.to_bytes())
+
+
+@pytest.mark.parametrize("size", [0, 255, 256, 65_535, 65_536])
+def test_the_header_of_bytes_is_that_of_msgpack(size):
+    packed = docbin.Packer(use_bin_type=True).pack(b"x" * size)
+    assert docbin._bytes_header(size) + b"x" * size == packed
+
+
+def test_what_a_file_or_the_disk_cannot_hold(tmp_path, monkeypatch):
+    nlp = spacy.blank("en")
+    with DocBinWriter() as writer:
+        writer.add(nlp("a b"))
+        monkeypatch.setattr(docbin, "_LARGEST", 8)
+        with pytest.raises(ValueError, match="limited to 4 GiB"):
+            writer.write(tmp_path / "a.spacy")
+        for number, match in ((errno.ENOSPC, "where docs wait.*TMPDIR"), (errno.EIO, "broken")):
+
+            def fail(doc, number=number):
+                raise OSError(number, "broken")
+
+            monkeypatch.setattr(writer._bin, "add", fail)
+            with pytest.raises(OSError, match=match):
+                writer.add(nlp("a"))

@@ -1,5 +1,6 @@
 """Batches that fit the size of a corpus."""
 
+import numpy as np
 import pytest
 
 from spacy_nested_ner.training.batches import batch_by_words
@@ -55,3 +56,9 @@ def test_a_size_below_the_smallest_holds() -> None:
 def test_wrong_sizes(wrong) -> None:
     with pytest.raises(ValueError, match=r"needs numbers above 0 as size.*schedule"):
         batch_by_words(**{"size": 600, "smallest": 150, "batches_per_pass": 100, **wrong})
+
+
+@pytest.mark.parametrize("number", [float, np.int64])
+def test_numbers_of_any_kind(number) -> None:
+    settings = {"size": number(20), "smallest": number(20), "batches_per_pass": number(2)}
+    assert sizes([range(10)] * 6, **settings, tolerance=0.0) == [20, 20, 20]

@@ -171,3 +171,15 @@ def test_a_batcher_without_a_batch_is_an_error(seconds) -> None:
     batches = budget.until_time_is_up(lambda examples: iter([]), minutes=1)
     with pytest.raises(ValueError, match="makes no batch"):
         next(batches([1, 2]))
+
+
+def test_a_warm_up_in_steps_of_a_training_by_epochs() -> None:
+    rate = {"@schedules": "spacy_nested_ner.warmup_linear.v1", "initial_rate": 0.002}
+    rate |= {"warmup_steps": 250, "total_steps": "${training.max_steps}"}
+    training: Dict[str, Any] = {
+        "max_steps": 0,
+        "optimizer": {"learn_rate": rate},
+        "batcher": {"@batchers": "spacy.batch_by_words.v1", "size": 600},
+    }
+    budget.limit_time(training, 3)
+    assert training["optimizer"]["learn_rate"]["warmup"] == 0.5

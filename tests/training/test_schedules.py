@@ -3,6 +3,7 @@
 from itertools import islice
 from typing import Iterable, List
 
+import numpy as np
 import pytest
 import spacy
 
@@ -163,3 +164,14 @@ def test_a_rate_that_cannot_be_is_named(rate) -> None:
         two_stage_linear(rate, 0.1, 5, 10)
     with pytest.raises(ValueError, match=f"second_{problem}"):
         two_stage_linear(0.0, rate, 5, 10)
+
+
+@pytest.mark.parametrize("total", [2500.5, None])
+def test_a_number_of_steps_that_is_none(total) -> None:
+    for schedule in (warmup_linear, warmup_cosine):
+        with pytest.raises(ValueError, match="total_steps must be a number of steps"):
+            schedule(0.1, 0.1, total)
+
+
+def test_a_number_of_steps_of_numpy() -> None:
+    assert first(warmup_linear(0.4, 2, np.int64(6)), 3) == pytest.approx([0, 0.2, 0.4])
