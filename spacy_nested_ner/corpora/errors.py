@@ -54,7 +54,7 @@ class Problems:
         if len(self.messages) < MESSAGES_KEPT:
             self.messages.append(as_written(str(error)))
             if not self.quiet:
-                _logger.warning("Skipped: %s", error)
+                _logger.warning("Skipped: %s", self.messages[-1])
 
     def attempt(self, function: Callable[..., T], *args: Any) -> Optional[T]:
         """The result of the function, or None if it raised CorpusError and errors are skipped."""
