@@ -4,7 +4,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Dict, Optional
+from typing import Annotated, Any, Dict, Iterable, Optional
 
 import typer
 from wasabi import msg
@@ -62,11 +62,12 @@ def card_cli(
             raise ValueError(f"{metrics} {problem}") from err
         except ValueError as err:
             raise ValueError(f"{metrics}: {err}") from err
-        own = _thresholds(model)
+        fits = meta.get("thresholds", {})
         try:
-            for name, fit in [*meta.get("thresholds", {}).items()]:
+            own = _thresholds(model, {*fits, *scored})
+            for name, fit in [*fits.items()]:
                 if own.get(name, fit["threshold"]) != fit["threshold"]:
-                    del meta["thresholds"][name]
+                    del fits[name]
         except (AttributeError, KeyError, TypeError) as err:
             raise ValueError(f"{path}: its thresholds are damaged. ({err!r})") from err
         others = [name for name in scored if own.get(name, scored[name]) != scored[name]]
@@ -88,9 +89,10 @@ def card_cli(
     typer.echo(str(((output or model) / "meta.json").resolve()))
 
 
-def _thresholds(model: Path) -> Dict[str, Any]:
+def _thresholds(model: Path, names: Iterable[str]) -> Dict[str, Any]:
     """Those of the components that have one."""
-    settings = {path.parent.name: _read(path) for path in model.glob("*/cfg")}
+    paths = {name: model / name / "cfg" for name in names}
+    settings = {name: _read(path) for name, path in paths.items() if path.is_file()}
     return {name: cfg["threshold"] for name, cfg in settings.items() if "threshold" in cfg}
 
 
