@@ -99,7 +99,17 @@ def write_json(path: Path, content: Any) -> None:
     import srsly  # takes numpy along, which who reads a corpus may not need
 
     with written_together([path]) as drafts:
-        drafts[path].write_text(srsly.json_dumps(content, indent=2) + "\n", encoding="utf8")
+        text = srsly.json_dumps(writable(content), indent=2)
+        drafts[path].write_text(text + "\n", encoding="utf8")
+
+
+def writable(content: Any) -> Any:
+    """What is to be JSON, its strings `as_written`."""
+    if isinstance(content, str):
+        return as_written(content)
+    if isinstance(content, dict):
+        return {writable(key): writable(value) for key, value in content.items()}
+    return [*map(writable, content)] if isinstance(content, (list, tuple)) else content
 
 
 def as_written(name: str) -> str:

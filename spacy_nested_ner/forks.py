@@ -40,22 +40,38 @@ def forking_context(module: str) -> Any:
     return context
 
 
-def start(context: Any, work: Callable[..., Any], *arguments: Any) -> Tuple[Any, Connection]:
-    """Start a process that calls `work` with a connection to this one and with arguments. It ends
-    with this process, and leaves Ctrl-C to it.
+class Child:
+    """A process that calls `work` with a connection to this one and with arguments. It ends with
+    this process, and leaves Ctrl-C to it.
 
-    RETURNS: the process and the connection. Its other end is closed when the process has ended, but
-        for one that dies on Windows before it has taken it.
+    handles: one of them is ready for `multiprocessing.connection.wait` when there is something to
+        hear, or when the process has ended.
+
     RAISES (EOFError, OSError): If it cannot be started: for one, what processes are forked from has
         died, or its socket is gone, since a long run outlives files in the folder for temporary
         ones. One that starts from nothing asks for less.
     """
-    connection, theirs = context.Pipe()
-    process = context.Process(target=_begin, args=(theirs, work, arguments), daemon=True)
-    with _interrupts_wait():
-        process.start()
-    theirs.close()
-    return process, connection
+
+    def __init__(self, context: Any, work: Callable[..., Any], *arguments: Any) -> None:
+        self.is_forked = context.get_start_method() == "forkserver"
+        self.connection, theirs = context.Pipe()
+        arguments = (theirs, work, arguments)
+        self.process = context.Process(target=_begin, args=arguments, daemon=True)
+        with _interrupts_wait():
+            self.process.start()
+        theirs.close()  # so that the end of the process is the end of the connection
+        # But on Windows not of one that dies at once. The other handle of a forked one is the end
+        # of what it was forked from.
+        self.handles = [self.connection] + [self.process.sentinel] * (not self.is_forked)
+
+    def hear(self) -> Any:
+        """What it has sent, once a handle is ready.
+
+        RAISES (EOFError, OSError): If it has ended, perhaps in the middle of it.
+        """
+        if not self.connection.poll():
+            raise EOFError
+        return self.connection.recv()
 
 
 def _begin(connection: Connection, work: Callable[..., Any], arguments: Tuple[Any, ...]) -> None:

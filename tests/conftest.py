@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import string
+import sys
 import time
 import zipfile
 from functools import partial, wraps
@@ -30,6 +31,9 @@ TORCH_ALONE = ["layers", "test_matching.py"] + [
     for name in ("diffusion", "locate_and_label", "mrc", "piqn", "proposer_regressor")
 ]
 TORCH_ALONE.append("systems/test_head_contract.py")
+
+ODD_NAMES = pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+IN_PROC = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 
 # spaCy starts its processes by a fork.
 NOT_FORKED = pytest.mark.no_gpu("CUDA cannot be used in a forked process")

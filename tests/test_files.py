@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spacy_nested_ner.files import ended_tidily, settle, written_folder, written_together
+from spacy_nested_ner.files import (
+    ended_tidily,
+    settle,
+    write_json,
+    written_folder,
+    written_together,
+)
 
 WRITE = """
 import os, signal, sys
@@ -284,3 +291,9 @@ def test_the_mode_of_another_users_file_is_not_kept(tmp_path, monkeypatch):
     mask = os.umask(0)
     os.umask(mask)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_json_of_names_that_are_not_utf8(tmp_path):
+    """srsly ends the process at such a key."""
+    write_json(tmp_path / "a", {"b\udcff": [1, ("c\udcff", None)]})
+    assert json.loads((tmp_path / "a").read_text("utf8")) == {r"b\udcff": [1, [r"c\udcff", None]]}

@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, TextOpt, TextsArg
-from spacy_nested_ner.cli.output import failing, keep_inside
+from spacy_nested_ner.cli.output import check_replaced, failing
 from spacy_nested_ner.cli.pipelines import use_gpu
 from spacy_nested_ner.cli.texts import UsableTexts, file_texts
 
@@ -49,7 +49,7 @@ def adapt_cli(
         if Path(encoder).is_dir() and output_path.resolve() == Path(encoder).resolve():
             raise ValueError(f"OUTPUT is the encoder itself, {encoder}. Give another folder.")
         # Also a folder of texts that is the output.
-        keep_inside(output_path, Path(encoder), texts_path / "texts")
+        check_replaced(output_path, "model.safetensors", Path(encoder), texts_path / "texts")
         texts = file_texts(texts_path, text, output_path)
         use_gpu(gpu_id)
         fix_random_seed(0)

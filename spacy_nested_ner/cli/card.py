@@ -9,7 +9,7 @@ from typing import Annotated, Any, Dict, Iterable, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.output import failing, keep_inside
+from spacy_nested_ner.cli.output import check_replaced, failing
 
 PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
 MetricsArg = Annotated[
@@ -38,7 +38,7 @@ def card_cli(
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
     pipeline: `spacy package` makes the README from it."""
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
-    from spacy_nested_ner.files import check_folder, write_json, written_folder
+    from spacy_nested_ner.files import write_json, written_folder
 
     path = model / "meta.json"
     with failing("Cannot write a model card."):
@@ -46,9 +46,7 @@ def card_cli(
             raise ValueError(f"{model} is not the folder of a pipeline: it has no meta.json.")
         if output is not None and model.resolve() in output.resolve().parents:
             raise ValueError(f"{output} is inside {model}. Give a folder outside it.")
-        if output is not None:
-            check_folder(output, marker="meta.json")
-            keep_inside(output, *filter(None, (model, metrics, about)))
+        check_replaced(output, "meta.json", model, metrics, about)
         report, facts = _read(metrics), _read(about) if about else {}
         check_about(facts, str(about))
         meta = _read(path)

@@ -13,7 +13,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, ModelArg
-from spacy_nested_ner.cli.output import failing, keep_inside, print_table, warn_of
+from spacy_nested_ner.cli.output import check_replaced, failing, print_table, warn_of
 from spacy_nested_ner.cli.pipelines import (
     as_examples,
     load_pipeline,
@@ -64,14 +64,13 @@ def compress_cli(
     The compressed pipeline is used like any other, but cannot be trained further.
     """
     from spacy_nested_ner.corpora.docbin import check_data
-    from spacy_nested_ner.files import check_folder, written_folder
+    from spacy_nested_ner.files import written_folder
     from spacy_nested_ner.pipeline.compress import compress
 
     with failing("Cannot compress."):
         if output_path.resolve() == Path(model).resolve():
             raise ValueError(f"{output_path} is MODEL, which is needed for further training.")
-        check_folder(output_path, marker="meta.json")
-        keep_inside(output_path, *filter(None, (Path(model), check_path)))
+        check_replaced(output_path, "meta.json", Path(model), check_path)
         if check_path is not None:
             check_data(check_path)
             warn_of(read_as_one(check_path))

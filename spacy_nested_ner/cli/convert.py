@@ -204,13 +204,12 @@ def _convert(
 
     from spacy_nested_ner.corpora.convert import REPORT, convert_corpus
     from spacy_nested_ner.corpora.read import DIVIDING, Source, read_corpus
-    from spacy_nested_ner.files import as_written
 
     sources = [Source.parse(text) for text in inputs]
     if Source.parse(str(output_dir)).split:
         raise ValueError(f"The folder to write is missing: {output_dir} is an input.")
     keep_inputs(output_dir / REPORT, *(source.path for source in sources))
-    names = [as_written(source.path.name) for source in sources]
+    names = [source.path.name for source in sources]
     report = {
         "format": corpus_format,
         "source": names[0] if len(names) == 1 else names,

@@ -164,7 +164,6 @@ def evaluate(
         sets_sentences,
     )
     from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts
-    from spacy_nested_ner.files import as_written
 
     results: Dict[int, Tuple[Run, Dict[str, Any], List[str]]] = {}
     warnings = read_as_one(data_path)
@@ -194,19 +193,14 @@ def evaluate(
             )
         about = f"{names[i]}: " if len(models) > 1 else ""
         parts = list(nlp.pipe_names)
-        numbers = {
-            "name": as_written(names[i]),
-            "model": as_written(models[i]),
-            "components": parts,
-            **found.to_dict(),
-        }
+        numbers = {"name": names[i], "model": models[i], "components": parts, **found.to_dict()}
         known = [] if ents else known_labels(nlp, spans_key)
         more = remarks(numbers, spans_key, known, sets_sentences(nlp))
         results[i] = found.run, numbers, [about + remark for remark in more]
         del nlp, docs  # one pipeline at a time is in memory
     runs, pipelines, remarked = zip(*(results[i] for i in range(len(models))))
     warnings += chain(*remarked)
-    data = {"path": as_written(str(data_path)), "spans_key": spans_key, **data_facts(runs[0])}
+    data = {"path": str(data_path), "spans_key": spans_key, **data_facts(runs[0])}
     data["misaligned"] = dict(misaligned)
     gold = {label: each["gold"] for label, each in pipelines[0]["strict"]["by_label"].items()}
     if missing := left_out(misaligned, gold):
@@ -215,7 +209,7 @@ def evaluate(
         "data": data,
         "pipelines": list(pipelines),
         "bootstrap": compare_runs(runs, samples, seed),
-        "warnings": [as_written(warning) for warning in warnings],
+        "warnings": warnings,
         "spacy_nested_ner": __version__,
     }
 

@@ -54,7 +54,7 @@ def inspect_cli(
     the limits of each system."""
     import srsly
 
-    from spacy_nested_ner.files import write_json
+    from spacy_nested_ner.files import writable, write_json
 
     with failing("Cannot inspect the data."):
         keep_inputs(output_path, *filter(None, (train_path, dev_path, config_path)))
@@ -62,7 +62,7 @@ def inspect_cli(
         if output_path is not None:
             write_json(output_path, report)
     if as_json:
-        typer.echo(srsly.json_dumps(report, indent=2))
+        typer.echo(srsly.json_dumps(writable(report), indent=2))
         return
     print_report(report)
     if output_path is not None:
@@ -89,7 +89,6 @@ def inspect(
     )
     from spacy_nested_ner.evaluation.scores.entities import no_gold
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
-    from spacy_nested_ner.files import as_written
 
     nlp, components = _pipeline(config_path, lang)
     train = _examples(nlp, train_path)
@@ -112,10 +111,8 @@ def inspect(
         _, dev.lost = inspect_limits(examples, components, spans_key)
         dev.tokens = compare_tokens(nlp, (example.reference for example in examples))
     report = inspection(found, dev, rows, rare)
-    warnings = [as_written(each) for each in (*warnings, *report["warnings"], *of_dev)]
-    paths = {"train": train_path, "dev": dev_path}
-    names = {split: path and as_written(str(path)) for split, path in paths.items()}
-    data = {**names, "spans_key": spans_key}
+    warnings += [*report["warnings"], *of_dev]
+    data = {"train": str(train_path), "dev": dev_path and str(dev_path), "spans_key": spans_key}
     return {"data": data, **report, "warnings": warnings}
 
 

@@ -116,9 +116,16 @@ def keep_inputs(output: Optional[Path], *inputs: Path) -> None:
             raise ValueError(f"{output} is to be read and to be written. Choose another output.")
 
 
-def keep_inside(output: Path, *inputs: Path) -> None:
-    """Raises ValueError if a folder that is to be replaced holds what is read: it would be lost."""
-    for path in inputs:
+def check_replaced(output: Optional[Path], marker: str, *inputs: Optional[Path]) -> None:
+    """Raises ValueError as `check_folder` for a folder to write, and if what is read lies in it: it
+    would be lost with the folder. To be told before anything runs.
+    """
+    from spacy_nested_ner.files import check_folder
+
+    if output is None:
+        return
+    check_folder(output, marker)
+    for path in filter(None, inputs):
         if output.resolve() in path.resolve().parents:
             raise ValueError(
                 f"{path} is in {output}, which is to be replaced. Choose another output."

@@ -9,7 +9,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, GpuOpt, ModelArg
-from spacy_nested_ner.cli.output import failing, keep_inside, warn_of
+from spacy_nested_ner.cli.output import check_replaced, failing, warn_of
 from spacy_nested_ner.cli.pipelines import (
     check_arguments,
     load_pipeline,
@@ -65,13 +65,11 @@ def threshold_cli(
         fit_thresholds,
         with_thresholds,
     )
-    from spacy_nested_ner.files import check_folder, written_folder
+    from spacy_nested_ner.files import written_folder
 
     with failing("Cannot choose thresholds."):
         check_arguments([model], data_path)
-        if output_path is not None:
-            check_folder(output_path, marker="meta.json")
-            keep_inside(output_path, data_path, Path(model))
+        check_replaced(output_path, "meta.json", data_path, Path(model))
         warn_of(read_as_one(data_path))
         use_gpu(gpu_id)
         nlp = load_pipeline(model)

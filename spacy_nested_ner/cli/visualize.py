@@ -115,10 +115,9 @@ def predict(
     made = nlp.pipe(example.predicted for example in examples)
     bar = tqdm(made, total=len(examples), desc="Predicting", unit=" docs", disable=None)
     pairs = list(each_with(examples, bar))  # no bar where the output is no terminal
-    predicted = [doc for _, doc in pairs]
     for example, doc in pairs:
         check_text(example.reference, doc)
-    keys = {key for doc in predicted for key in doc.spans}
+    keys = {key for _, doc in pairs for key in doc.spans}
     if spans_key not in keys:
         raise ValueError(no_predictions(keys, spans_key))
     found = [each for eg, doc in pairs for each in compare(eg.reference, doc, spans_key)]

@@ -33,7 +33,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
 from spacy_nested_ner.evaluation.scores.own_thresholds import is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import f_at
 from spacy_nested_ner.files import write_json
-from spacy_nested_ner.forks import forking_context, start
+from spacy_nested_ner.forks import Child, forking_context
 from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
@@ -150,31 +150,29 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
 
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Answer:
-    what = (_answer, one, task, torch.get_num_threads())
-    context, spawning = forking_context(__name__), multiprocessing.get_context("spawn")
     try:
-        process, connection = start(context, *what)
+        child = _started(one, task)
+    except OSError as err:
+        return None, f"no process for this training: {err}", ""
+    try:
+        wait(child.handles)
+        return child.hear()
     except (EOFError, OSError):
-        context = spawning
-        try:
-            process, connection = start(context, *what)
-        except OSError as err:
-            return None, f"no process for this training: {err}", ""
-    # On Windows the connection of a process that dies at once stays open.
-    ends = [process.sentinel] if context is spawning else []
-    try:
-        wait([connection, *ends])
-        if connection.poll():
-            return connection.recv()
-    except (EOFError, OSError):  # it has died, perhaps in the middle of an answer
-        pass
+        return None, "the process of this training died, perhaps because memory ran out.", ""
     except BaseException:
-        process.terminate()
+        child.process.terminate()
         raise
     finally:
-        process.join()
-        connection.close()
-    return None, "the process of this training died, perhaps because memory ran out.", ""
+        child.process.join()
+        child.connection.close()
+
+
+def _started(one: Callable[[Task], Dict[str, Any]], task: Task) -> Child:
+    what = (_answer, one, task, torch.get_num_threads())
+    try:
+        return Child(forking_context(__name__), *what)
+    except (EOFError, OSError):
+        return Child(multiprocessing.get_context("spawn"), *what)
 
 
 def _answer(

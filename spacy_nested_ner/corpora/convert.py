@@ -14,7 +14,7 @@ from spacy_nested_ner.corpora.docbin import DocBinWriter
 from spacy_nested_ner.corpora.docs import record_to_docs
 from spacy_nested_ner.corpora.records import SPLITS, ReadOptions, Record
 from spacy_nested_ner.corpora.statistics import MISALIGNED_EXAMPLE, SplitStatistics
-from spacy_nested_ner.files import written_together
+from spacy_nested_ner.files import writable, written_together
 
 REPORT = "report.json"
 
@@ -87,5 +87,5 @@ def _write(bins: Dict[str, DocBinWriter], report: Dict[str, Any], output_dir: Pa
     with written_together([*targets.values(), output_dir / REPORT]) as drafts:
         for split, target in targets.items():
             bins[split].write(drafts[target])
-        text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(writable(report), indent=2, ensure_ascii=False) + "\n"
         drafts[output_dir / REPORT].write_text(text, encoding="utf8")

@@ -19,7 +19,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Tuple
 from spacy.util import import_file
 
 from spacy_nested_ner.files import settle
-from spacy_nested_ner.forks import forking_context, start
+from spacy_nested_ner.forks import Child, forking_context
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment
 from spacy_nested_ner.scale.outputs import write
@@ -73,12 +73,11 @@ def run(job: Job, fragments: Iterable[Fragment], workers: int, report: Report) -
     return team.lost
 
 
-class _Worker:
-    """A process, the connection to it, and the fragment that it has in hand."""
+class _Worker(Child):
+    """A process, and the fragment that it has in hand."""
 
     def __init__(self, context: Any, job: Job, fragment: Fragment) -> None:
-        self.process, self.connection = start(context, _work, job)
-        self.is_forked = context.get_start_method() == "forkserver"
+        super().__init__(context, _work, job)
         self.is_ready = False
         self.give(fragment)
 
@@ -138,15 +137,13 @@ class _Team:
 
     def wait(self) -> None:
         """Hear what the workers have to say."""
-        by_handle: Dict[Any, _Worker] = {worker.connection: worker for worker in self.workers}
-        by_handle |= {each.process.sentinel: each for each in self.workers if not each.is_forked}
+        by_handle: Dict[Any, _Worker] = {
+            handle: worker for worker in self.workers for handle in worker.handles
+        }
         for worker in dict.fromkeys(by_handle[each] for each in wait(list(by_handle))):
             try:
-                # On Windows the connection of a process that dies at once stays open.
-                if not worker.connection.poll():
-                    raise EOFError
-                kind, what = worker.connection.recv()
-            except (EOFError, OSError):  # also in the middle of a message
+                kind, what = worker.hear()
+            except (EOFError, OSError):
                 self._bury(worker)
             else:
                 self._hear(worker, kind, what)

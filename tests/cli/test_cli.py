@@ -22,6 +22,7 @@ from wasabi import msg
 from spacy_nested_ner.cli._formats import FormatsCommand
 from spacy_nested_ner.cli.output import plain_output, print_table
 from tests.cli.commands import page_data, run
+from tests.conftest import ODD_NAMES
 
 SAMPLE = Path(__file__).parents[2] / "assets" / "genia" / "sample" / "GENIAcorpus3.02.sample.xml"
 
@@ -442,7 +443,7 @@ def test_visualize(trained, tmp_path):
     assert f"<h1>{title}</h1>" in page.read_text("utf8")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+@ODD_NAMES
 def test_visualize_a_file_whose_name_is_not_utf8(trained, tmp_path):
     data = tmp_path / os.fsdecode(b"a\xff.spacy")
     shutil.copy(trained / "gold.spacy", data)
@@ -768,7 +769,7 @@ def test_an_input_is_not_replaced_by_the_report(tmp_path):
     assert "is to be read and to be written" in output and path.read_bytes() == before
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+@ODD_NAMES
 def test_a_corpus_whose_name_is_not_utf8(tmp_path):
     path = tmp_path / os.fsdecode(b"train\xff.txt")
     path.write_text("a B-X\n\nb B-X\nc I-Y\n", encoding="utf8")

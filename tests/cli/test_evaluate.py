@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 
 from spacy_nested_ner.cli import evaluate, nested_ner_cli
 from tests.cli.commands import page_data, run
-from tests.conftest import make_examples, make_pipeline
+from tests.conftest import ODD_NAMES, make_examples, make_pipeline
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "evaluation.md"
 
@@ -383,7 +382,7 @@ def test_scores_are_shown_if_they_cannot_be_written(folder, tmp_path, monkeypatc
     assert "strict micro" in printed and "No space left on device" in printed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+@ODD_NAMES
 @pytest.mark.parametrize("command", ["evaluate", "inspect"])
 def test_a_report_on_a_file_whose_name_is_not_utf8(folder, tmp_path, command):
     data = tmp_path / os.fsdecode(b"a\xff.spacy")
@@ -395,7 +394,7 @@ def test_a_report_on_a_file_whose_name_is_not_utf8(folder, tmp_path, command):
     run("inspect", data, "--json")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+@ODD_NAMES
 def test_a_report_on_predictions_whose_name_is_not_utf8(folder, tmp_path):
     found = tmp_path / os.fsdecode(b"a\xff.spacy")
     shutil.copy(folder / "gold.spacy", found)

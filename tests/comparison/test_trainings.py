@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import spacy
@@ -21,7 +20,7 @@ from spacy_nested_ner import forks
 from spacy_nested_ner.comparison import trainings
 from spacy_nested_ner.comparison.trainings import Task, Trained, Unfinished, train_each
 from spacy_nested_ner.evaluation.scores.fit_thresholds import Fit
-from tests.conftest import heed_interrupts, is_alive, wait_for
+from tests.conftest import IN_PROC, heed_interrupts, is_alive, wait_for
 
 
 def die(task: Task) -> dict:
@@ -50,12 +49,12 @@ def tell(task: Task) -> dict:
 def test_a_training_has_its_own_process_and_the_threads_of_this_one(
     tmp_path, monkeypatch, starts, seeds, method
 ) -> None:
-    def starting(context, *what):
+    def child(context, *what):
         if context.get_start_method() == "forkserver" and not starts:
             raise EOFError
-        return forks.start(context, *what)
+        return forks.Child(context, *what)
 
-    monkeypatch.setattr(trainings, "start", starting)
+    monkeypatch.setattr(trainings, "Child", child)
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -85,7 +84,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the process in /proc")
+@IN_PROC
 def test_ctrl_c_ends_a_training_and_leaves_no_process_nor_lock(tmp_path) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
     process = subprocess.Popen(
@@ -106,10 +105,10 @@ def test_ctrl_c_ends_a_training_and_leaves_no_process_nor_lock(tmp_path) -> None
 
 
 def test_where_no_process_can_be_started_others_are_tried(tmp_path, monkeypatch) -> None:
-    def start(*_):
+    def child(*_):
         raise BlockingIOError(11, "no more processes")
 
-    monkeypatch.setattr(trainings, "start", start)
+    monkeypatch.setattr(trainings, "Child", child)
     tasks = [Task({}, tmp_path / f"a_seed{seed}.json") for seed in range(2)]
     with pytest.raises(Unfinished, match=r"a_seed0\.json: no process .*a_seed1\.json: no process"):
         train_each(tasks, tell, print)

@@ -28,11 +28,10 @@ from spacy_nested_ner.scale import inputs, workers
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.outputs import MANIFEST, withdraw
 from spacy_nested_ner.scale.outputs import write as write_fragment
-from tests.conftest import heed_interrupts, is_alive, wait_for
+from tests.conftest import IN_PROC, heed_interrupts, is_alive, wait_for
 from tests.scale import examples
 from tests.scale.pipelines import TEXTS, assert_annotated
 
-IN_PROC = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
 START_METHOD = workers.forking_context(workers.__name__).get_start_method()
 ARE_FORKED = START_METHOD == "forkserver"
 WHERE_FORKED = pytest.mark.skipif(not ARE_FORKED, reason="workers start from nothing here")

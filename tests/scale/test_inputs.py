@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import os
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from spacy.tokens import DocBin, Token
 from spacy_nested_ner.scale import inputs
 from spacy_nested_ner.scale.inputs import Columns, InputError, checked, cut, input_files, read
 from spacy_nested_ner.scale.rows import Unusable
+from tests.conftest import ODD_NAMES
 
 
 @pytest.fixture(autouse=True)
@@ -475,7 +475,7 @@ def test_an_empty_id_is_none(tmp_path):
     assert [name for name, _ in rows] == ["a.csv:1", "7", "b.jsonl:1"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+@ODD_NAMES
 def test_the_name_of_a_file_that_is_not_utf8_can_be_written(tmp_path):
     path = tmp_path / os.fsdecode(b"a\xff.txt")
     path.write_text("one\n")

@@ -192,8 +192,9 @@
     const bad = kind !== RIGHT;
     const text = words.slice(start, end).join("").trim();
     const says = [`${title}: ${data.labels[label]}`, `“${text}”`, data.kinds[kind],
-      ...(title === "Predicted" || score !== null ? [score === null ? "no score" : `score ${score.toFixed(3)}`] : []),
-      `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`].join(" · ");
+      score !== null ? `score ${score.toFixed(3)}` : title === "Predicted" ? "no score" : "",
+      `${end - start} ${end - start === 1 ? "word" : "words"}, depth ${depth}`]
+      .filter(Boolean).join(" · ");
     const name = `${bad ? `${sign} ` : title === "Predicted" ? "✓ " : ""}${data.labels[label]}`;
     const look = `${bad ? " bad" : ""}${passes(each) ? "" : " dim"}`;
     return { start, end, label, name, says, look };
