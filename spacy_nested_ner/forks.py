@@ -55,14 +55,14 @@ class Child:
     def __init__(self, context: Any, work: Callable[..., Any], *arguments: Any) -> None:
         self.is_forked = context.get_start_method() == "forkserver"
         self.connection, theirs = context.Pipe()
-        arguments = (theirs, work, arguments)
-        self.process = context.Process(target=_begin, args=arguments, daemon=True)
+        self.process = context.Process(target=_begin, args=(theirs, work, arguments), daemon=True)
         with _interrupts_wait():
             self.process.start()
         theirs.close()  # so that the end of the process is the end of the connection
-        # But on Windows not of one that dies at once. The other handle of a forked one is the end
-        # of what it was forked from.
-        self.handles = [self.connection] + [self.process.sentinel] * (not self.is_forked)
+        self.handles = [self.connection]
+        if not self.is_forked:  # whose sentinel is the end of what it was forked from, too
+            # On Windows the connection of one that dies at once stays open.
+            self.handles.append(self.process.sentinel)
 
     def hear(self) -> Any:
         """What it has sent, once a handle is ready.
