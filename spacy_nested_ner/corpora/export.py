@@ -3,7 +3,7 @@ predicted ones to annotation tools."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import Iterable, Iterator, List, Tuple
 
@@ -52,7 +52,9 @@ def export_docs(
 
 def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSentence]:
     """The sentences of a doc, the whole doc if it has no boundaries."""
-    spans = sorted((span.start, span.end, span.label_) for span in doc.spans.get(spans_key, []))
+    spans = deque(
+        sorted((span.start, span.end, span.label_) for span in doc.spans.get(spans_key, []))
+    )
     doc_id = document_of(doc.user_data) or ""
     spaces = is_space(doc)
     starts = [0]
@@ -64,13 +66,13 @@ def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSen
         kept = [i for i in range(first, last) if not spaces[i]]
         places = {i: place for place, i in enumerate(kept)}
         inside = []
-        for start, end, label in spans:
-            if first <= start < last:
-                words = [places[i] for i in range(start, end) if i in places]
-                if words:
-                    inside.append((words[0], words[-1] + 1, label))
-                else:
-                    dropped["no text", label] += 1
+        while spans and spans[0][0] < last:
+            start, end, label = spans.popleft()
+            words = [places[i] for i in range(start, end) if i in places]
+            if words:
+                inside.append((words[0], words[-1] + 1, label))
+            else:
+                dropped["no text", label] += 1
         if kept:
             inside = list(dict.fromkeys(inside))
             yield WordSentence(doc_id, [doc[i].text for i in kept], inside)

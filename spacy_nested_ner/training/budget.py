@@ -149,7 +149,7 @@ def limit_time(training: Dict[str, Any], minutes: float, cpu_clock: bool = False
             warmup = rate["warmup_steps"]
             if warmup >= 1:  # steps; the total may be a reference to max_steps
                 total = rate["total_steps"]
-                warmup = min(0.5, warmup / (total if isinstance(total, int) else max(1, steps)))
+                warmup = min(0.5, warmup / max(1, total if isinstance(total, int) else steps))
             optimizer[key] = {
                 "@schedules": LINEAR_OVER_TIME,
                 "initial_rate": rate["initial_rate"],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -125,6 +126,16 @@ def test_scores_of_a_package(folder, monkeypatch):
     (installed / "config.cfg").write_text("[nlp]\n", encoding="utf8")
     assert "has scores of en_courts" in run(*write)
     (model / "notes.txt").unlink()
+
+
+def test_scores_of_a_folder_whose_name_is_not_utf8(folder, tmp_path):
+    model = tmp_path / os.fsdecode(b"model\xff")
+    shutil.copytree(folder / "model", model)
+    metrics = tmp_path / "metrics.json"
+    run("evaluate", model, folder / "test.spacy", "--output", metrics)
+    assert "has scores of" not in run("card", model, metrics)
+    printed = run("card", folder / "model", metrics, "--output", tmp_path / "other")
+    assert "has scores of" in printed
 
 
 def test_scores_of_another_pipeline(folder):

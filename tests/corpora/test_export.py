@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import spacy
 from spacy.tokens import Doc, Span
 
-from spacy_nested_ner.corpora.export import export_docs
+from spacy_nested_ner.corpora.export import export_docs, sentences_of
 from tests.corpora.comparing import entities, read
 
 
@@ -36,3 +38,13 @@ def test_export_errors_leave_no_file(tmp_path):
     with pytest.raises(ValueError, match="Known formats: mrc-json, papers-json"):
         export_docs([doc], "nope", tmp_path / "out.json", "sc")
     assert not list(tmp_path.iterdir())
+
+
+def test_entities_of_words_out_of_order_are_in_their_sentences():
+    doc = Doc(spacy.blank("en").vocab, words=[*"abcdef"])
+    for token in doc:
+        token.is_sent_start = token.i % 2 == 0
+    places = [(5, 6), (0, 2), (2, 3), (1, 2), (4, 6)]
+    doc.spans["sc"] = [Span(doc, a, b, label="X") for a, b in places]
+    found = [sentence.spans for sentence in sentences_of(doc, "sc", Counter())]
+    assert found == [[(0, 2, "X"), (1, 2, "X")], [(0, 1, "X")], [(0, 2, "X"), (1, 2, "X")]]

@@ -147,8 +147,10 @@ def test_a_config_is_limited() -> None:
     assert (batcher["minutes"], batcher["cpu_clock"]) == (5, True)
 
 
-@pytest.mark.parametrize("total", [2500, "${training.max_steps}"])
-def test_a_warm_up_in_steps_becomes_a_share(total) -> None:
+@pytest.mark.parametrize(
+    "total, share", [(2500, 0.1), ("${training.max_steps}", 0.1), (400, 0.5), (0, 0.5)]
+)
+def test_a_warm_up_in_steps_becomes_a_share(total, share) -> None:
     rate = {"@schedules": "spacy_nested_ner.warmup_linear.v1", "initial_rate": 0.002}
     training: Dict[str, Any] = {
         "max_steps": 2500,
@@ -156,7 +158,7 @@ def test_a_warm_up_in_steps_becomes_a_share(total) -> None:
         "batcher": {"@batchers": "spacy.batch_by_words.v1", "size": 600},
     }
     budget.limit_time(training, 3)
-    assert training["optimizer"]["learn_rate"]["warmup"] == 0.1
+    assert training["optimizer"]["learn_rate"]["warmup"] == share
     with pytest.raises(ValueError, match=r"warmup must be a share of the time, got 250"):
         next(budget.linear_over_time(0.002, 250))
 

@@ -15,6 +15,7 @@ from wasabi import MarkdownRenderer
 
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import some
+from spacy_nested_ner.files import as_written
 
 # What a file about the data may set in meta.json; its notes come after the scores.
 FIELDS = ("description", "author", "email", "url", "license", "sources", "notes")
@@ -66,7 +67,7 @@ def is_of(report: Mapping[str, Any], model: Path, meta: Mapping[str, Any]) -> bo
     (scores,) = report["pipelines"]
     if _is_packaged(model, scores["model"]):
         return True
-    if Path(scores["model"]).resolve() == model.resolve():
+    if as_written(str(Path(scores["model"]).resolve())) == as_written(str(model.resolve())):
         return True
     labels = {label for each in meta.get("labels", {}).values() for label in each}
     scored = scores["strict"]["by_label"]
