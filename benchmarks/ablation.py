@@ -52,10 +52,15 @@ def main(
     names = only or list(variants)
     if unknown := [name for name in names if name not in variants]:
         raise typer.BadParameter(f"{system} has no variant {unknown[0]!r}: {', '.join(variants)}.")
+    source = config or shipped
+    if transformer and not source.endswith("_transformer"):
+        raise typer.BadParameter(
+            f"{source} has no transformer. Give --config {system}_transformer."
+        )
     settings = {"system": system, "train": str(train), "dev": str(dev), "steps": steps}
     if minutes:
         settings.update(steps=0, minutes=minutes)
-    settings.update(dev_docs=dev_docs, train_limit=train_limit, config=config or shipped, seed=seed)
+    settings.update(dev_docs=dev_docs, train_limit=train_limit, config=source, seed=seed)
     settings.update(transformer=transformer, mixed_precision=mixed_precision, batch_size=batch_size)
     results = Results(output, "variants", **settings)
     typer.echo(f"| variant | F1 | {' | '.join(LENGTHS)} | best threshold | CPU seconds |")

@@ -37,7 +37,7 @@ import spacy_nested_ner.scale.workers
 from benchmarks import tables
 from benchmarks.clusters import local_ray, local_spark
 from benchmarks.harness import Output, Results, Stopwatch, cpu_of, in_process, peak, write_output
-from benchmarks.systems import CONFIGS, SYSTEMS, read, untrained_system
+from benchmarks.systems import CONFIGS, SYSTEMS, Systems, read, untrained_system
 from spacy_nested_ner.cli import nested_ner_cli
 from spacy_nested_ner.scale import Annotator
 
@@ -54,7 +54,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 @app.command()
 def prepare(
     folder: Annotated[Path, typer.Argument(help="To write")],
-    sentences: int = 100_000,
+    sentences: Annotated[int, typer.Option(max=10**6)] = 100_000,  # ids have six digits
     steps: Annotated[int, typer.Option(help="Of the training")] = 600,
 ) -> None:
     """A pipeline and sentences: those of GENIA in any order, the outermost entities of each
@@ -209,10 +209,11 @@ class Tree:
 
     def _watch(self) -> None:
         while not self._ended.wait(0.1):
-            self._look()
-        self._look()
+            self.look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take the time and the memory of now."""
         shares = 0
         for pid in {os.getpid(), *below(os.getpid())}:
             with suppress(OSError):  # it has just ended
@@ -359,6 +360,8 @@ def same(
     output: Output = None,
 ) -> None:
     """Rows of each way beside those of the annotator in one process: other spans, other scores."""
+    if limit < ROWS or limit % ROWS:
+        raise typer.BadParameter(f"--limit must be a multiple of {ROWS}, not {limit}.")
     expected = in_process(rows_of, folder, "direct", limit)
     cells = []
     for name in [name for name in WAYS if name != "bare"]:
@@ -506,7 +509,7 @@ def kill_one(parent: int) -> bool:
 def sizing(
     folder: Folder,
     transformer: Annotated[Optional[str], typer.Option(help="Directory or hub name")] = None,
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = [*SYSTEMS],  # noqa: B006
+    system: Systems = SYSTEMS,
     limit: Limit = 2_000,
     output: Output = None,
 ) -> None:

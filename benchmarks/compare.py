@@ -12,6 +12,7 @@ import itertools
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
+import srsly
 import torch
 import typer
 from spacy import util
@@ -21,22 +22,20 @@ from spacy.tokens import Doc
 from thinc.api import Config
 
 from benchmarks import tables
-from benchmarks.harness import NO_RESULTS, command, peak, results_of
+from benchmarks.harness import NO_RESULTS, digest_of, peak, results_of, train_tasks
 from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
-from benchmarks.systems import CONFIGS, SYSTEMS, add_embed, read, use_transformer
+from benchmarks.systems import CONFIGS, SYSTEMS, Systems, add_embed, read, use_transformer
 from spacy_nested_ner.comparison import tables as comparison
-from spacy_nested_ner.comparison.provenance import digest
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
-from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train, train_each
+from spacy_nested_ner.comparison.trainings import Task, better, other_settings, scores_of, train
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
 Corpus = Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")]
 Output = Annotated[Path, typer.Argument(help="Folder for models and JSON")]
-Systems = Annotated[List[str], typer.Option(help="Repeat for several")]
 Transformer = Annotated[
     Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
 ]
@@ -111,45 +110,60 @@ def run(
         raise typer.BadParameter("CPU time says nothing about a GPU. Leave out --cpu-clock.")
     if cpu_clock and not minutes:
         raise typer.BadParameter("--cpu-clock counts --minutes, and there are none.")
-    if batch_size and not transformer:
-        raise typer.BadParameter("A CNN learns from batches of words. Leave out --batch-size.")
-    check_frozen(frozen or bool(frozen_layers), adversarial)
-    check_embed(embed, transformer)
-    train_all(locals())
+    if steps and minutes:
+        raise typer.BadParameter("A training ends after --steps or after --minutes, not both.")
+    settings = locals()
+    check(settings)
+    train_all(settings)
     report([output])
 
 
-def check_frozen(frozen: bool, adversarial: Optional[float]) -> None:
-    """Raise typer.BadParameter for adversarial training on frozen embeddings."""
-    if frozen and adversarial:
+# What to say of options that only a transformer has.
+NOT_OF_A_CNN = {
+    "batch_size": "A CNN learns from batches of words.",
+    "embed": "A CNN reads the features of words already.",
+    "frozen": "A CNN from scratch has to learn.",
+    "frozen_layers": "A CNN from scratch has to learn.",
+    "mixed_precision": "A CNN learns in float32.",
+}
+
+
+def check(settings: Dict[str, Any]) -> None:
+    """Raise typer.BadParameter for options that a training would ignore."""
+    frozen = settings.get("frozen") or settings["frozen_layers"]
+    if frozen and settings["adversarial"]:
         raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
+    for name, why in NOT_OF_A_CNN.items():
+        if settings.get(name) and not settings["transformer"]:
+            raise typer.BadParameter(f"{why} Leave out --{name.replace('_', '-')}.")
 
 
-def check_embed(embed: bool, transformer: Optional[str]) -> None:
-    """Raise typer.BadParameter for `embed` without a transformer."""
-    if embed and not transformer:
-        raise typer.BadParameter("A CNN reads the features of words already. Leave out --embed.")
-
-
-def train_all(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
+def train_all(settings: Dict[str, Any], one_corpus: bool = True) -> List[Dict[str, Any]]:
     """The results of each system and seed with the settings of `run`; those that are not there yet
-    are trained."""
+    are trained.
+
+    one_corpus: all seeds learn from the same data.
+
+    Raises typer.BadParameter where a system has results of other settings for other seeds.
+    """
     shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
     output = Path(shared.pop("output"))
     corpus = Path(settings["corpus"])
-    try:
-        data = digest((corpus / f"{part}.spacy").read_bytes() for part in ("train", "dev", "test"))
-    except OSError as err:
-        raise typer.BadParameter(f"{corpus} is no corpus: {err}") from err
-    shared.update(corpus=str(corpus), data=data)
+    shared.update(corpus=str(corpus), data=digest_of(corpus))
+    alike = {key: value for key, value in shared.items() if one_corpus or key not in OF_A_DRAW}
+    for name in settings["system"]:
+        for path in output.glob(f"{name}_seed*.json"):
+            found = srsly.read_json(path)["settings"]
+            if problem := other_settings(path, found, alike):
+                raise typer.BadParameter(problem)
     tasks = [
         Task({**shared, "system": name, "seed": number}, output / f"{name}_seed{number}.json")
         for number, name in itertools.product(settings["seed"], settings["system"])
     ]
-    try:
-        return train_each(tasks, one, typer.echo, command=command())
-    except ValueError as err:
-        raise typer.BadParameter(str(err)) from err
+    return train_tasks(tasks, one)
+
+
+OF_A_DRAW = ("corpus", "data")
 
 
 def one(task: Task) -> Dict[str, Any]:
@@ -159,11 +173,11 @@ def one(task: Task) -> Dict[str, Any]:
     setup_gpu(settings["gpu_id"], silent=True)
     training = train(training_config(settings), task.folder, settings["gpu_id"])
     training["peak_mib"] = peak()
-    trained = better(task.folder, corpus / "dev.spacy", settings["choose_limit"], True)
-    found = scores_of(trained, corpus / "test.spacy", settings["test_limit"], True)
+    best = better(task.folder, corpus / "dev.spacy", settings["choose_limit"], True)
+    found = scores_of(best, corpus / "test.spacy", settings["test_limit"], True)
     sizes = BATCH_SIZES if settings["speed"] else ()
-    docs = read(trained.nlp, corpus / "test.spacy", settings["test_limit"])[:64]
-    ratio = {str(size): ratio_at(trained.nlp, docs, size) for size in sizes}
+    docs = read(best.nlp, corpus / "test.spacy", settings["test_limit"])[:64]
+    ratio = {str(size): ratio_at(best.nlp, docs, size) for size in sizes}
     return {"training": training, **found, "ratio": ratio}
 
 

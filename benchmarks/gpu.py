@@ -34,6 +34,7 @@ from benchmarks.systems import (
     FINDING,
     SYSTEMS,
     UNFILTERED,
+    Systems,
     read,
     shipped_config,
     shipped_optimizer,
@@ -57,7 +58,6 @@ BATCH_SIZES = [1, 8, 64, 256]
 
 Output = Annotated[Path, typer.Argument(help="JSON file")]
 Device = Annotated[str, typer.Option(help="cuda:0, or another number, or cpu")]
-Systems = Annotated[List[str], typer.Option(help="Repeat for several")]
 Sizes = Annotated[List[int], typer.Option(help="Docs in a batch; repeat for several")]
 Transformer = Annotated[
     Optional[str], typer.Option(help="Directory or hub name; a CNN from scratch without it")
@@ -111,7 +111,8 @@ class Task:
 
     def results(self) -> Results:
         """What is in the output."""
-        return Results(self.output, **self.settings)
+        what = {"gold": str(self.data), "transformer": self.transformer, **self.settings}
+        return Results(self.output, **what)
 
 
 Cells = Iterator[Tuple[str, Dict[str, Any]]]

@@ -29,6 +29,7 @@ from benchmarks.plots import pyplot
 from benchmarks.systems import (
     SYSTEMS,
     UNFILTERED,
+    Systems,
     questions_for,
     shipped_config,
     takes,
@@ -96,7 +97,7 @@ class Cell(NamedTuple):
 @app.command()
 def run(
     output: Annotated[Path, typer.Argument(help="Folder for growth.json")],
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
+    system: Systems = SYSTEMS,
     axis: Annotated[List[str], typer.Option(help="Repeat for several")] = list(AXES),  # noqa: B006
     transformer: Annotated[
         Optional[str], typer.Option(help="Directory or hub name; a CNN without it")
@@ -108,9 +109,14 @@ def run(
     shrink: Annotated[int, typer.Option(help="Docs with so many times fewer words")] = 1,
 ) -> None:
     """Measure what is not in the folder yet."""
-    results = Results(output / "growth.json", transformer=transformer)
+    if unknown := set(axis).difference(AXES):
+        raise typer.BadParameter(f"No axis is {unknown.pop()!r}: {', '.join(AXES)}.")
+    settings: Dict[str, Any] = {"transformer": transformer, "shrink": shrink, "repeats": repeats}
+    settings.update(enough_seconds=enough_seconds)
+    results = Results(output / "growth.json", **settings)
     cells = [Cell(s, a, value, shrink) for a in axis for s in system for value in values_of(s, a)]
-    left = [cell for cell in cells if cell.key not in results.cells]
+    limits = {"cell_seconds": cell_seconds, "cell_gib": cell_gib}
+    left = [cell for cell in cells if is_left(results.cells.get(cell.key), limits)]
     for i, cell in enumerate(left, start=1):
         found = in_process(
             measure,
@@ -118,8 +124,15 @@ def run(
             cpu_seconds=cell_seconds,
             gib=cell_gib,
         )
-        results.add(cell.key, found)
+        results.add(cell.key, {**found, **limits} if "limit" in found else found)
         typer.echo(f"{i}/{len(left)} {cell.key}: {tables.growth_cell(found)}", err=True)
+
+
+def is_left(cell: Optional[Dict[str, Any]], limits: Dict[str, float]) -> bool:
+    """Whether a cell has to be measured: it is not there, or exceeded limits below these."""
+    if cell is None or "limit" not in cell:
+        return cell is None
+    return any(cell.get(name, limit) < limit for name, limit in limits.items())
 
 
 def values_of(system: str, axis: str) -> List[int]:

@@ -9,7 +9,7 @@ import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Optional
+from typing import Annotated, Any, Callable, Dict, List, Optional, Sequence
 
 import srsly
 import torch
@@ -18,14 +18,15 @@ from thinc.compat import has_cupy_gpu
 
 from benchmarks import tables
 from spacy_nested_ner.comparison import provenance as origin
-from spacy_nested_ner.comparison.trainings import other_settings
-from spacy_nested_ner.files import write_json
+from spacy_nested_ner.comparison.trainings import Task, Unfinished, other_settings, train_each
+from spacy_nested_ner.files import write_json, written_folder
 
 # Options of several benchmarks.
 Output = Annotated[Optional[Path], typer.Option(help="Also write JSON")]
 Data = Annotated[Path, typer.Argument(help="A .spacy file")]
 
 NO_RESULTS = "{folder}: no results. Use the command `run` first."
+MADE_FROM = "made_from.json"
 
 
 def provenance() -> Dict[str, Any]:
@@ -62,6 +63,50 @@ def result_of(folder: Path, name: str) -> Dict[str, Any]:
     return srsly.read_json(folder / name)
 
 
+def train_tasks(
+    tasks: Sequence[Task], one: Callable[[Task], Dict[str, Any]]
+) -> List[Dict[str, Any]]:
+    """As `train_each`. Raises typer.BadParameter for results of other settings; typer.Exit where a
+    training failed."""
+    try:
+        return train_each(tasks, one, typer.echo, command=command())
+    except ValueError as err:
+        raise typer.BadParameter(str(err)) from err
+    except Unfinished as err:
+        typer.echo(str(err), err=True)
+        raise typer.Exit(1) from err
+
+
+def digest_of(corpus: Path) -> str:
+    """That of a corpus; typer.BadParameter if it is none."""
+    try:
+        parts = ("train", "dev", "test")
+        return origin.digest((corpus / f"{part}.spacy").read_bytes() for part in parts)
+    except OSError as err:
+        raise typer.BadParameter(f"{corpus} is no corpus: {err}") from err
+
+
+def made_once(folder: Path, make: Callable[[Path], Any], **source: Any) -> Path:
+    """A folder of what a benchmark makes for its trainings: it is there whole or not at all, and
+    made once.
+
+    make: fills the folder. source: all that it depends on, which is kept beside it.
+
+    Raises typer.BadParameter for a folder that was made from something else.
+    """
+    kept = folder / MADE_FROM
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with written_folder(folder, MADE_FROM) as draft:
+            make(draft)
+            write_json(draft / MADE_FROM, source)
+    elif not kept.exists() or srsly.read_json(kept) != source:
+        raise typer.BadParameter(
+            f"{folder} was made from other data or settings. Give another output."
+        )
+    return folder
+
+
 class Results:
     """The cells of one JSON file, which is written after each of them. Those that are there already
     need not be measured again."""
@@ -70,11 +115,13 @@ class Results:
         """path: of the file, which may be there; None keeps the cells in memory. part: their name
         in the file. settings: of this run, the same for all cells.
 
-        Raises typer.BadParameter for a file of other settings.
+        Raises typer.BadParameter for a file of other settings, or of another benchmark.
         """
         self.path = path
         there = path is not None and path.exists()
         self.file = srsly.read_json(path) if there else {"runs": [], part: {}}
+        if part not in self.file:
+            raise typer.BadParameter(f"{path} is of another benchmark. Give another output.")
         self.cells: Dict[str, Any] = self.file[part]
         self.settings = settings
         self.is_new = True
@@ -132,13 +179,15 @@ def in_process(
     gib: Optional[float] = None,
 ) -> Dict[str, Any]:
     """What a function returns in a process of its own; `{"limit": "time"}` or "memory" where it ran
-    out of it. Needs Linux.
+    out of it, if it has a limit. Needs Linux.
 
     The process is a fork, which has imported all this one has: torch must not have computed
     anything here. Where Thinc has found a GPU the process is a fresh one: a fork could not use it.
 
     threads: of torch. cpu_seconds: CPU time that the process may take. gib: private memory that it
     may take.
+
+    Raises RuntimeError where the function fails, or runs out of memory without a limit.
     """
     context: Any = multiprocessing.get_context("spawn" if has_cupy_gpu else "fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -155,10 +204,12 @@ def in_process(
     except EOFError:
         found = {}
     process.join()
+    if not found and process.exitcode == -signal.SIGKILL:  # the system had no memory left
+        found = {"limit": "memory"}
+    if "limit" in found and cpu_seconds is None and gib is None:
+        raise RuntimeError(f"{function.__name__}{arguments} ran out of memory.")
     if found:
         return found
-    if process.exitcode == -signal.SIGKILL:  # the system had no memory left
-        return {"limit": "memory"}
     raise RuntimeError(f"{function.__name__}{arguments} ended with code {process.exitcode}.")
 
 

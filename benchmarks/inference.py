@@ -28,12 +28,12 @@ from benchmarks.passes import (
     seconds,
     training_seconds,
 )
-from benchmarks.systems import SYSTEMS, UNFILTERED, read, untrained_system
+from benchmarks.systems import SYSTEMS, UNFILTERED, Systems, read, untrained_system
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
 
 app = typer.Typer(add_completion=False, help=__doc__)
-
+BatchSizes = Annotated[List[int], typer.Option(help="Repeat for several")]
 SPANCAT = {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size": 20}
 SENTENCE_WORDS = [32, 128, 512]
 SORTED = {"@architectures": "spacy_nested_ner.SortedTransformer.v1"}
@@ -53,7 +53,7 @@ SPACY_TRANSFORMERS = {
 def trained(
     data: Data,
     model: Annotated[List[str], typer.Argument(help="Pipelines: an encoder, then one component")],
-    batch_size: Annotated[List[int], typer.Option(help="Repeat for several")] = [1, 8, 64],  # noqa: B006
+    batch_size: BatchSizes = [1, 8, 64],  # noqa: B006
     limit: int = 512,
     join: Annotated[
         int, typer.Option(help="Their words as docs of so many, without sentences; 0: as they are")
@@ -149,8 +149,8 @@ def untrained(
         str, typer.Argument(help="Directory or hub name of a transformer, or cnn from scratch")
     ],
     data: Data,
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
-    batch_size: Annotated[List[int], typer.Option(help="Repeat for several")] = [8, 64],  # noqa: B006
+    system: Systems = SYSTEMS,
+    batch_size: BatchSizes = [8, 64],  # noqa: B006
     limit: int = 128,
     repeats: int = 3,
     adversarial: Annotated[float, typer.Option(help="Of the nested systems in training")] = 0.0,

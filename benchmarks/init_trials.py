@@ -11,6 +11,7 @@ makes it a training on one thread.
 """  # noqa: E501
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
@@ -22,13 +23,15 @@ from spacy.tokens import Doc, DocBin
 from thinc.api import Config
 
 from benchmarks import tables
-from benchmarks.harness import command, results_of
+from benchmarks.harness import digest_of, made_once, results_of, train_tasks
 from benchmarks.systems import read
 from spacy_nested_ner.cli.init import init_cli
-from spacy_nested_ner.comparison.trainings import Task, train_and_score, train_each
+from spacy_nested_ner.comparison.trainings import Task, train_and_score
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
+
+CONFIG = "init.cfg"
 
 
 @app.command()
@@ -45,7 +48,11 @@ def run(
     seed: Annotated[List[int], typer.Option(help="Repeat for several")] = [0],  # noqa: B006
 ) -> None:
     """Train what has no result in the output folder yet, and print the table."""
-    data = cut(corpus, output / "data", sentences, labels) if sentences or labels else corpus
+    source = {"sentences": sentences, "labels": labels, "data": digest_of(corpus)}
+    data = corpus
+    if sentences or labels:
+        make = partial(cut, corpus, sentences=sentences, labels=labels)
+        data = made_once(output / "data", make, **source)
     settings: Dict[str, Any] = {
         "corpus": str(corpus),
         "sentences": sentences,
@@ -54,11 +61,13 @@ def run(
         "gpu_id": -1,
         **{part: str(data / f"{part}.spacy") for part in ("dev", "test")},
     }
-    path = output / "init.cfg"
-    if not path.exists():
-        output.mkdir(parents=True, exist_ok=True)
-        init_cli(data / "train.spacy", data / "dev.spacy", path, minutes=minutes)
-    ours, theirs = util.load_config(path), init_spancat(data)
+    parts = (data / "train.spacy", data / "dev.spacy")
+    config = made_once(
+        output / "init",
+        lambda folder: init_cli(*parts, folder / CONFIG, minutes=minutes),
+        **{**source, "minutes": minutes},
+    )
+    ours, theirs = util.load_config(config / CONFIG), init_spancat(data)
     for number in seed:
         settings.update(seed=number)
         (found,) = train_one(ours, output, {**settings, "system": "nested-ner init"})
@@ -74,7 +83,7 @@ def train_one(config: Config, output: Path, settings: Dict[str, Any]) -> List[Di
     config["system"]["seed"] = settings["seed"]
     name = f"{settings['system'].replace(' ', '_')}_seed{settings['seed']}"
     task = Task(settings, output / f"{name}.json", config.to_str())
-    return train_each([task], train_and_score, typer.echo, command=command())
+    return train_tasks([task], train_and_score)
 
 
 def init_spancat(data: Path) -> Config:
@@ -84,20 +93,18 @@ def init_spancat(data: Path) -> Config:
     return config
 
 
-def cut(corpus: Path, folder: Path, sentences: int, labels: int) -> Path:
+def cut(corpus: Path, folder: Path, sentences: int, labels: int) -> None:
     """Write a smaller corpus: the most frequent labels of train, and of train and dev as many docs
     in which entities nest, evenly spread. Test keeps its docs."""
     parts = {part: read(spacy.blank("en"), corpus / f"{part}.spacy", 0) for part in PARTS}
     counts = Counter(span.label_ for doc in parts["train"] for span in doc.spans["sc"])
     kept = [label for label, _ in counts.most_common(labels or None)]
-    folder.mkdir(parents=True, exist_ok=True)
     for part, docs in parts.items():
         for doc in docs:
             doc.spans["sc"] = [span for span in doc.spans["sc"] if span.label_ in kept]
         if sentences and part != "test":
             docs = spread([doc for doc in docs if is_nested(doc)], sentences)
         DocBin(docs=docs, store_user_data=True).to_disk(folder / f"{part}.spacy")
-    return folder
 
 
 PARTS = ("train", "dev", "test")
@@ -110,8 +117,9 @@ def is_nested(doc: Doc) -> bool:
 
 
 def spread(docs: List[Doc], n: int) -> List[Doc]:
-    """So many docs at equal distances."""
-    return [docs[i * len(docs) // n] for i in range(min(n, len(docs)))]
+    """So many docs at equal distances; all where there are fewer."""
+    n = min(n, len(docs))
+    return [docs[i * len(docs) // n] for i in range(n)]
 
 
 @app.command()

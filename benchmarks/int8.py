@@ -73,13 +73,14 @@ def costs(model: str, data: Path, limit: int, score_limit: int, repeats: int) ->
             files = [path for path in Path(folder).rglob("*") if path.is_file()]
             megabytes[name] = round(sum(path.stat().st_size for path in files) / 1e6, 1)
     docs = read(pipelines["float32"], data, limit)
-    cells = [{"batch_size": size, **_ratio(pipelines, docs, size, repeats)} for size in BATCH_SIZES]
+    cells = [{"batch_size": size, **ratio(pipelines, docs, size, repeats)} for size in BATCH_SIZES]
     return {"f1": f1, "megabytes": megabytes, "cells": cells}
 
 
-def _ratio(
+def ratio(
     pipelines: Dict[str, Language], docs: List[Any], batch_size: int, repeats: int
 ) -> Dict[str, Any]:
+    """Medians of milliseconds for a doc, and how many times as fast int8 is."""
     runs = {name: partial(seconds, nlp, docs, batch_size) for name, nlp in pipelines.items()}
     runs["float32_by_mkl"] = partial(without_one_dnn, runs["float32"])
     in_turn(runs, 1)
@@ -117,15 +118,15 @@ def ways_costs(name: str, data: Path, limit: int, repeats: int) -> Dict[str, Any
     times = _times(encoders, inputs, repeats)
     cells = []
     sample = inputs[:32]
-    expected = _vectors(encoders["float32"], sample, 1)
+    expected = vectors_of(encoders["float32"], sample, 1)
     for way, encoder in encoders.items():
-        alone, batched = _vectors(encoder, sample, 1), _vectors(encoder, sample, len(sample))
+        alone, batched = vectors_of(encoder, sample, 1), vectors_of(encoder, sample, len(sample))
         cell: Dict[str, Any] = {"way": way}
         for size, of_all in times.items():
             cell[f"ms_{size}"] = 1000 * statistics.median(of_all[way]) / len(inputs)
             cell[f"speedup_{size}"] = median_ratio(of_all["float32"], of_all[way])
         cells.append(
-            {**cell, "error": _distance(alone, expected), "by_batch": _distance(batched, alone)}
+            {**cell, "error": distance(alone, expected), "by_batch": distance(batched, alone)}
         )
     return {"cells": cells}
 
@@ -201,11 +202,11 @@ def _times(
 
 def _seconds(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> float:
     with Stopwatch() as watch:
-        _vectors(encoder, inputs, batch_size)
+        vectors_of(encoder, inputs, batch_size)
     return watch.cpu
 
 
-def _vectors(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> List[Tensor]:
+def vectors_of(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> List[Tensor]:
     """Vectors of the pieces of each input, as `SortedTransformer` cuts batches."""
     found: Dict[int, Tensor] = {}
     for begin in range(0, len(inputs), batch_size):
@@ -221,7 +222,8 @@ def _vectors(encoder: Encoder, inputs: List[Tensor], batch_size: int) -> List[Te
     return [found[i] for i in range(len(inputs))]
 
 
-def _distance(some: List[Tensor], others: List[Tensor]) -> float:
+def distance(some: List[Tensor], others: List[Tensor]) -> float:
+    """Of vectors from others, relative to the norm of these."""
     a, b = torch.cat(some), torch.cat(others)
     return float((a - b).norm() / b.norm())
 

@@ -18,9 +18,9 @@ from spacy import util
 from thinc.api import Config
 
 from benchmarks import compare, tables
-from benchmarks.harness import Data, command, results_of
-from benchmarks.systems import CONFIGS
-from spacy_nested_ner.comparison.trainings import Task, better, examples_of, train, train_each
+from benchmarks.harness import Data, results_of, train_tasks
+from benchmarks.systems import CONFIGS, Systems
+from spacy_nested_ner.comparison.trainings import Task, better, examples_of, train
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
 from spacy_nested_ner.evaluation.scores.metrics import grouped, strict
@@ -38,7 +38,7 @@ def run(
     documents: Data,
     output: compare.Output,
     minutes: Annotated[float, typer.Option(help="CPU time of each training")] = 5.0,
-    system: Annotated[List[str], typer.Option(help="Nested ones")] = ["locate_and_label_ner"],  # noqa: B006
+    system: Systems = ["locate_and_label_ner"],  # noqa: B006
     ngrams: Annotated[List[int], typer.Option(help="Longest of each spancat")] = [8, 20],  # noqa: B006
     seed: compare.Seeds = [0],  # noqa: B006
 ) -> None:
@@ -58,7 +58,7 @@ def run(
         file = f"{name.replace(', ', '_').replace(' ', '_')}_seed{number}.json"
         own = {**settings, "system": name, "seed": number}
         tasks.append(Task(own, output / file, config.to_str()))
-    train_each(tasks, one, typer.echo, command=command())
+    train_tasks(tasks, one)
     report(output)
 
 

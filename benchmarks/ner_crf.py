@@ -20,11 +20,11 @@ from spacy.tokens import Doc
 from spacy.util import fix_random_seed, minibatch
 
 from benchmarks import compare
-from benchmarks.harness import command, peak
+from benchmarks.harness import Stopwatch, peak, train_tasks
 from benchmarks.scores import entities_of, micro_f1
 from benchmarks.small_data import drawn, report
 from benchmarks.systems import read
-from spacy_nested_ner.comparison.trainings import Task, bare, train_each
+from spacy_nested_ner.comparison.trainings import Task, bare
 from spacy_nested_ner.training.budget import CLOCK, linear_over_time, until_time_is_up
 
 SYSTEM = "eds.ner_crf"
@@ -46,14 +46,15 @@ def main(
     on: Annotated[str, typer.Option(help="Part of the corpus to score")] = "test",
 ) -> None:
     """Train what has no result in the output folder yet, and print the table."""
-    settings = {"transformer": transformer, "minutes": minutes, "batch_size": batch_size}
-    settings.update(transformer_rate=transformer_rate, rate=rate, on=on, system=SYSTEM)
+    settings: Dict[str, Any] = {"transformer": transformer, "minutes": minutes, "cpu_clock": True}
+    settings.update(batch_size=batch_size, transformer_rate=transformer_rate, rate=rate)
+    settings.update(on=on, system=SYSTEM)
     tasks = []
     for number, n in itertools.product(draw, docs):
         data = drawn(corpus, output, n, number)
         target = output / f"{n}_docs" / f"{SYSTEM}_seed{number}.json"
         tasks.append(Task({**settings, "corpus": str(data), "seed": number}, target))
-    train_each(tasks, one, typer.echo, command=command())
+    train_tasks(tasks, one)
     report(output)
 
 
@@ -65,8 +66,10 @@ def one(task: Task) -> Dict[str, Any]:
     nlp = blank(settings["transformer"])
     docs = read(nlp, corpus / "train.spacy", 0)
     nlp.post_init(docs)
-    train(nlp, docs, settings)
-    training = {"cpu_minutes": CLOCK.share() * settings["minutes"], "steps": CLOCK.steps}
+    with Stopwatch() as watch:
+        train(nlp, docs, settings)
+    training = {"minutes": watch.seconds / 60, "steps": CLOCK.steps}
+    training["cpu_minutes"] = CLOCK.share() * settings["minutes"]
     f1 = score(nlp, read(nlp, corpus / f"{settings['on']}.spacy", 0))
     training["peak_mib"] = peak()
     # It has no threshold.

@@ -71,11 +71,11 @@ def run(
     shared = {**compare.BY_STEPS, **settings, "threads": threads, "gpu_id": gpu_id}
     shared.update(choose_limit=dev_limit, eval_frequency=max(1, steps // 4))
     for number in seed:
-        _Loop(results, docs, {**shared, "seed": number}).run(rounds)
+        Loop(results, docs, {**shared, "seed": number}).run(rounds)
     report(output)
 
 
-class _Loop:
+class Loop:
     """The rounds of one seed."""
 
     def __init__(self, results: Results, docs: List[Doc], settings: Dict[str, Any]) -> None:
@@ -92,14 +92,14 @@ class _Loop:
         for number in range(1, rounds + 1):
             chosen = [*chosen, *cell["next"]]
             cell = self._cell("picked", number, chosen)
-            self._cell("random", number, self._random(cell["entities"]))
+            self._cell("random", number, self.at_random(cell["entities"]))
 
     def _cell(self, way: str, number: int, chosen: List[int]) -> Dict[str, Any]:
         """A training on these sentences."""
         key = f"{way}, seed {self.settings['seed']}, round {number}"
         if key not in self.results.cells:
             typer.echo(f"{key}: training on {len(chosen)} sentences", err=True)
-            left = [] if way == "random" else self._left(chosen)
+            left = [] if way == "random" else self.left(chosen)
             threads = self.settings["threads"]
             found = in_process(one, self.settings, self.docs, chosen, left, threads=threads)
             what = {"way": way, "seed": self.settings["seed"], "round": number}
@@ -107,13 +107,14 @@ class _Loop:
             self.results.add(key, {**what, **sizes, **found})
         return self.results.cells[key]
 
-    def _left(self, chosen: List[int]) -> List[int]:
+    def left(self, chosen: List[int]) -> List[int]:
+        """The sentences to pick from without the chosen ones."""
         start, pool = self.settings["start"], self.settings["pool"]
         taken = set(chosen)
         others = self.order[start : start + pool if pool else None]
         return [i for i in others if i not in taken]
 
-    def _random(self, entities: int) -> List[int]:
+    def at_random(self, entities: int) -> List[int]:
         """The first sentences of the order that have so many entities, or just more."""
         totals = accumulate(self._entities([i]) for i in self.order)
         enough = (count for count, total in enumerate(totals, start=1) if total >= entities)
@@ -146,7 +147,7 @@ def one(
 
 def picked(nlp: Language, docs: List[Doc], left: List[int], n: int, threshold: float) -> List[int]:
     """Numbers of the docs that are picked, as `nested-ner pick` does."""
-    found, _ = found_by(nlp, [docs[i] for i in left])
+    found = found_by(nlp, [docs[i] for i in left]).found
     candidates = (
         candidate(
             docs[i].text,

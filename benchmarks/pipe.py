@@ -19,7 +19,7 @@ from spacy.util import minibatch
 from benchmarks import tables
 from benchmarks.harness import Data, Output, Stopwatch, in_process, write_output
 from benchmarks.passes import seconds
-from benchmarks.systems import NESTED, SYSTEMS, only_pipe, read, untrained_system
+from benchmarks.systems import NESTED, SYSTEMS, known, only_pipe, read, untrained_system
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.model.types import HeadInput
@@ -29,7 +29,9 @@ from spacy_nested_ner.pipeline.component import NestedNER
 def main(
     data: Data,
     model: Annotated[List[str], typer.Option(help="Trained pipelines; repeat for several")] = [],  # noqa: B006
-    system: Annotated[List[str], typer.Option(help="Or systems with random weights")] = NESTED,
+    system: Annotated[
+        List[str], typer.Option(help="Or systems with random weights", callback=known)
+    ] = NESTED,
     sentences: Annotated[int, typer.Option(help="The docs again and again, up to so many")] = 20000,
     batch_size: int = 64,
     repeats: int = 1,

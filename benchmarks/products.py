@@ -22,7 +22,7 @@ from thinc.api import NumpyOps
 from benchmarks import tables
 from benchmarks.harness import Data, Output, in_process, write_output
 from benchmarks.passes import encoder_seconds, seconds, training_seconds
-from benchmarks.systems import NESTED, read, untrained_system
+from benchmarks.systems import NESTED, Systems, read, untrained_system
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.encoders.products import TorchProducts
 from spacy_nested_ner.layers import quick_products
@@ -32,7 +32,7 @@ BatchSizes = Annotated[List[int], typer.Option(help="Docs of a batch, repeat for
 
 def main(
     data: Data,
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = NESTED,
+    system: Systems = NESTED,
     transformer: Annotated[
         Optional[str], typer.Option(help="Directory or hub name; a CNN without it")
     ] = None,

@@ -32,7 +32,10 @@ def main(
     docs, own = read(nlp, data, limit), dict(pipe.cfg)
     rows = []
     for text in settings:
-        changes = srsly.json_loads(text)
+        try:
+            changes = dict(srsly.json_loads(text))
+        except (TypeError, ValueError) as err:
+            raise typer.BadParameter(f"{text} is no JSON object: {err}") from err
         if unknown := sorted(set(changes) - set(own)):
             raise typer.BadParameter(f"No run-time setting of {model}: {', '.join(unknown)}.")
         pipe.cfg = {**own, **changes}

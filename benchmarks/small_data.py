@@ -19,7 +19,8 @@ import typer
 from spacy.tokens import DocBin
 
 from benchmarks import compare, tables
-from benchmarks.systems import SYSTEMS, read
+from benchmarks.harness import digest_of, made_once
+from benchmarks.systems import SYSTEMS, Systems, check_number, read
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -30,7 +31,7 @@ def run(
     output: compare.Output,
     docs: Annotated[List[int], typer.Option(help="Drawn from train")] = [50, 100, 200, 500],  # noqa: B006
     draw: Annotated[List[int], typer.Option(help="Seeds of draw and training")] = [0, 1, 2, 3, 4],  # noqa: B006
-    system: compare.Systems = SYSTEMS,
+    system: Systems = SYSTEMS,
     transformer: compare.Transformer = None,
     mixed_precision: compare.MixedPrecision = False,
     adversarial: compare.Adversarial = None,
@@ -45,32 +46,32 @@ def run(
     eval_frequency: Annotated[int, typer.Option(help="Steps between scores on dev")] = 200,
 ) -> None:
     """Train what has no result in the output folder yet, and print the table."""
-    compare.check_embed(embed, transformer)
-    compare.check_frozen(bool(frozen_layers), adversarial)
     own = {name: value for name, value in locals().items() if name not in ("docs", "draw")}
+    compare.check(own)
     for number, n in itertools.product(draw, docs):
         data = drawn(corpus, output, n, number)
         settings = {**compare.BY_STEPS, **own, "corpus": data, "output": output / f"{n}_docs"}
-        compare.train_all({**settings, "seed": [number], "steps": 0, "cpu_clock": True})
+        settings.update(seed=[number], steps=0, cpu_clock=True)
+        compare.train_all(settings, one_corpus=False)
     report(output)
 
 
 def drawn(corpus: Path, output: Path, n: int, seed: int) -> Path:
-    """Write a corpus with so many random docs of train below the output. Returns its folder."""
-    folder = output / "data" / f"{corpus.name}_{n}_docs_{seed}"
-    if not folder.exists():
+    """Write a corpus with so many random docs of train below the output. Returns its folder.
+
+    Raises typer.BadParameter if train has fewer, or if another corpus of that name was drawn from.
+    """
+
+    def draw(folder: Path) -> None:
         docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
-        if n > len(docs):
-            raise typer.BadParameter(f"{corpus / 'train.spacy'} has {len(docs)} docs, not {n}.")
-        draft = folder.with_suffix(".draft")  # so that the folder is there whole or not at all
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+        check_number(n, docs, corpus)
         for part in ("dev", "test"):
-            shutil.copy(corpus / f"{part}.spacy", draft)
+            shutil.copy(corpus / f"{part}.spacy", folder)
         chosen = random.Random(seed).sample(docs, n)
-        DocBin(docs=chosen, store_user_data=True).to_disk(draft / "train.spacy")
-        draft.rename(folder)
-    return folder
+        DocBin(docs=chosen, store_user_data=True).to_disk(folder / "train.spacy")
+
+    folder = output / "data" / f"{corpus.name}_{n}_docs_{seed}"
+    return made_once(folder, draw, data=digest_of(corpus))
 
 
 @app.command()

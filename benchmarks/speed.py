@@ -19,7 +19,7 @@ from thinc.api import Adam
 
 from benchmarks import tables
 from benchmarks.harness import Output, Stopwatch, in_process, write_output
-from benchmarks.systems import NESTED
+from benchmarks.systems import NESTED, Systems
 from spacy_nested_ner.comparison.trainings import bare
 
 WORDS = "the human IL-2 gene promoter binds NF-kappa B in T cells and US courts"
@@ -34,7 +34,7 @@ LIMITS = {
 
 
 def main(
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = NESTED,
+    system: Systems = NESTED,
     docs: Annotated[int, typer.Option(help="To predict; half as many to learn from")] = 64,
     output: Output = None,
 ) -> None:

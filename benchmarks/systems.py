@@ -3,7 +3,7 @@ trained pipeline, and the docs."""
 
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Annotated, Any, Callable, Dict, List, Optional
 
 import spacy
 import typer
@@ -38,6 +38,16 @@ EMBED: Dict[str, Any] = {
     "rows": [2000, 1000, 1000, 1000],
     "include_static_vectors": False,
 }
+
+
+def known(names: List[str]) -> List[str]:
+    """Names of systems; typer.BadParameter for one that is none."""
+    if unknown := set(names).difference(SYSTEMS):
+        raise typer.BadParameter(f"No system is {unknown.pop()!r}: {', '.join(SYSTEMS)}.")
+    return names
+
+
+Systems = Annotated[List[str], typer.Option(help="Repeat for several", callback=known)]
 
 
 def takes(factory: str, setting: str) -> bool:
@@ -115,6 +125,13 @@ def only_pipe(nlp: Language, kind: Callable[[str, Any], bool], wanted: str) -> A
 def read(nlp: Language, path: Path, limit: int) -> List[Doc]:
     """The first docs of a file; 0 for all."""
     return list(islice(read_docs(path, nlp.vocab), limit or None))
+
+
+def check_number(wanted: int, docs: List[Doc], corpus: Path) -> None:
+    """Raise typer.BadParameter if train has fewer docs than wanted."""
+    if wanted > len(docs):
+        has = f"{corpus / 'train.spacy'} has {len(docs)} docs"
+        raise typer.BadParameter(f"{has}, not {wanted}.")
 
 
 def questions_for(labels: List[str]) -> Dict[str, str]:

@@ -7,7 +7,7 @@ import shlex
 import statistics
 from itertools import product
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from spacy_nested_ner.comparison.tables import Result, by_system, markdown, mean_of, tuned_means
 
@@ -155,7 +155,7 @@ def shares(systems: Dict[str, Any], what: str) -> str:
     return markdown(["system", "s", *SHARES[what]], rows)
 
 
-# What measurements are called, and their digits.
+# What measurements are called, and their digits; N is the number of docs in a batch.
 MEASURED = {
     "system": ("system", "`{}`"),
     "what": ("", "{}"),
@@ -173,15 +173,9 @@ MEASURED = {
     "spacy_transformers": ("spacy-transformers, s", "{:.2f}"),
     "sorted_transformer": ("SortedTransformer, s", "{:.2f}"),
     "ratio": ("ratio", "{:.2f}"),
-    "ratio_1": ("ratio, batch 1", "{:.2f}"),
-    "ratio_8": ("ratio, batch 8", "{:.2f}"),
-    "ratio_64": ("ratio, batch 64", "{:.2f}"),
-    "batch_1_by_spancat": ("batch 1 / spancat's", "{:.2f}"),
-    "batch_8_by_spancat": ("batch 8 / spancat's", "{:.2f}"),
-    "batch_64_by_spancat": ("batch 64 / spancat's", "{:.2f}"),
-    "batch_1_by_encoder": ("batch 1 / spancat's encoder", "{:.2f}"),
-    "batch_8_by_encoder": ("batch 8 / spancat's encoder", "{:.2f}"),
-    "batch_64_by_encoder": ("batch 64 / spancat's encoder", "{:.2f}"),
+    "ratio_N": ("ratio, batch N", "{:.2f}"),
+    "batch_N_by_spancat": ("batch N / spancat's", "{:.2f}"),
+    "batch_N_by_encoder": ("batch N / spancat's encoder", "{:.2f}"),
     "training_by_spancat": ("training / spancat's", "{:.2f}"),
     "predicting": ("prediction / spancat's", "{:.2f}"),
     "learning": ("training step / spancat's", "{:.2f}"),
@@ -238,12 +232,22 @@ MEASURED = {
 def measurements(result: Dict[str, Any]) -> str:
     """One row for each measurement under "cells" or "rows"."""
     found = result.get("cells") or result["rows"]
-    names = [name for name in MEASURED if any(name in each for each in found)]
+    columns = list(_columns({name for each in found for name in each}))
     rows = [
-        ["" if each.get(name) is None else MEASURED[name][1].format(each[name]) for name in names]
+        ["" if each.get(name) is None else shown.format(each[name]) for name, _, shown in columns]
         for each in found
     ]
-    return markdown([MEASURED[name][0] for name in names], rows)
+    return markdown([title for _, title, _ in columns], rows)
+
+
+def _columns(measured: Set[str]) -> Iterator[Tuple[str, str, str]]:
+    """Names, titles and formats of what is measured, in the order of `MEASURED`."""
+    for name, (title, shown) in MEASURED.items():
+        sizes = [re.fullmatch(name.replace("_N", r"_(\d+)"), each) for each in measured]
+        for size in sorted(int(size[1]) for size in sizes if size and size.groups()):
+            yield name.replace("_N", f"_{size}"), title.replace(" N", f" {size}"), shown
+        if name in measured:
+            yield name, title, shown
 
 
 def rooms(cells: Dict[str, Dict[str, Any]]) -> str:
@@ -453,14 +457,21 @@ PICKING_FIGURES = [
 
 
 def init_trials(trials: Mapping[str, Sequence[Dict[str, Any]]]) -> str:
-    """One row for each trial: mean F1 on test of the pipelines that two configs give."""
+    """One row for each trial: mean F1 on test of the pipelines that two configs give, over the
+    seeds with which both have been trained."""
     rows = []
     for name, results in trials.items():
-        systems = by_system(results)
-        ours, theirs = (systems.get(each, []) for each in ("nested-ner init", "init config"))
-        cpu = statistics.mean(each["training"]["cpu_minutes"] for each in ours)
-        row = [name, len(ours), f"{cpu:.1f}"]
-        rows.append([*row, *(mean_of([each["f1_tuned"] for each in of]) for of in (ours, theirs))])
+        both = [
+            {each["settings"]["seed"]: each for each in results if each["settings"]["system"] == of}
+            for of in ("nested-ner init", "init config")
+        ]
+        seeds = sorted(set.intersection(*map(set, both)))
+        if not seeds:
+            rows.append([name, 0, "", "", ""])
+            continue
+        cpu = statistics.mean(both[0][seed]["training"]["cpu_minutes"] for seed in seeds)
+        f1 = [mean_of([of[seed]["f1_tuned"] for seed in seeds]) for of in both]
+        rows.append([name, len(seeds), f"{cpu:.1f}", *f1])
     header = ["data", "seeds", "CPU minutes", "`nested-ner init`", "`init config`, `spancat`"]
     return markdown(header, rows)
 

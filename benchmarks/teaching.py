@@ -24,10 +24,10 @@ from spacy.training.pretrain import pretrain
 from thinc.api import Config
 
 from benchmarks import compare, tables
-from benchmarks.harness import command, results_of
+from benchmarks.harness import digest_of, made_once, results_of, train_tasks
 from benchmarks.systems import CONFIGS, read
 from spacy_nested_ner.cli.teach import teach_cli
-from spacy_nested_ner.comparison.trainings import Task, train_and_score, train_each
+from spacy_nested_ner.comparison.trainings import Task, train_and_score
 from spacy_nested_ner.pipeline.gold import WEIGHTS
 from spacy_nested_ner.training.budget import limit_time
 
@@ -57,9 +57,11 @@ def run(
     table."""
     if unknown := set(way).difference(WAYS):
         raise typer.BadParameter(f"No way is {unknown.pop()!r}: {', '.join(WAYS)}.")
-    data = output / "data"
-    if not data.exists():
-        write_data(teacher, corpus, data, train_limit)
+    data = made_once(
+        output / "data",
+        lambda folder: write_data(teacher, corpus, folder, train_limit),
+        **{"teacher": teacher, "train_limit": train_limit, "data": digest_of(corpus)},
+    )
     settings: Dict[str, Any] = {"teacher": Path(teacher).name, "corpus": str(corpus)}
     settings.update(train_limit=train_limit, minutes=minutes, student=system, gpu_id=-1)
     settings.update({part: str(corpus / f"{part}.spacy") for part in ("dev", "test")})
@@ -75,7 +77,7 @@ def run(
         target = output / f"{name.replace(', ', '_').replace(' ', '_')}_seed{number}.json"
         own = {**settings, "system": name, "seed": number}
         tasks.append(Task(own, target, used.to_str()))
-    train_each(tasks, train_and_score, typer.echo, command=command())
+    train_tasks(tasks, train_and_score)
     report(output)
 
 
@@ -83,7 +85,7 @@ def write_data(teacher: str, corpus: Path, folder: Path, train_limit: int) -> No
     """A folder of `.spacy` files for each way."""
     docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
     for way in FOLDERS:
-        (folder / way).mkdir(parents=True)
+        (folder / way).mkdir()
         _write(folder / way / "gold.spacy", docs[:train_limit])
     texts, taught = folder / TEXTS, folder / TAUGHT / "taught.spacy"
     srsly.write_jsonl(texts, [{"text": doc.text} for doc in docs[train_limit:]])

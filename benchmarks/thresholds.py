@@ -40,8 +40,8 @@ def main(
             found = systems[name] = trained(name, corpus, Path(folder), steps, dev_limit, seed)
         cells = [f"{100 * found[key]['f']:.1f} ({found[key]['threshold']:.2f})" for key in COLUMNS]
         typer.echo(f"| {name} | {' | '.join(cells)} |")
-    settings = {"corpus": str(corpus), "steps": steps, "dev_limit": dev_limit, "seed": seed}
-    write_output(output, {"settings": settings, "systems": systems})
+        settings = {"corpus": str(corpus), "steps": steps, "dev_limit": dev_limit, "seed": seed}
+        write_output(output, {"settings": settings, "systems": systems})
 
 
 COLUMNS = ("default", "chosen", "best")
@@ -60,6 +60,8 @@ def trained(
     with Stopwatch() as watch:
         train_loop(init_nlp(config), folder)
     nlp = spacy.load(folder / "model-last")
+    if "ner" not in nlp.meta["thresholds"]:
+        raise typer.BadParameter(f"{name} finds nothing right on dev. Give more --steps.")
     dev = nlp.meta["thresholds"]["ner"]
     pipe: Any = nlp.get_pipe("ner")
     table = scored_table(nlp, pipe, read_examples(nlp, corpus / "test.spacy"), LOWEST)

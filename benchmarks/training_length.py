@@ -16,7 +16,7 @@ import typer
 from spacy import util
 
 from benchmarks import compare, tables
-from benchmarks.systems import CONFIGS, read
+from benchmarks.systems import CONFIGS, check_number, read
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -25,8 +25,10 @@ app = typer.Typer(add_completion=False, help=__doc__)
 def run(
     corpus: compare.Corpus,
     output: compare.Output,
-    sentences: Annotated[List[int], typer.Option(help="First training docs; repeat for several")],
-    passes: Annotated[List[int], typer.Option(help="Over them; repeat for several")],
+    sentences: Annotated[
+        List[int], typer.Option(min=1, help="First training docs; repeat for several")
+    ],
+    passes: Annotated[List[int], typer.Option(min=1, help="Over them; repeat for several")],
     system: Annotated[str, typer.Option(help="Whose shipped config")] = "locate_and_label_ner",
     dev_limit: compare.DevLimit = 200,
     test_limit: compare.TestLimit = 0,
@@ -38,6 +40,7 @@ def run(
     config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_cnn.cfg")
     batcher = util.registry.resolve({"batcher": config["training"]["batcher"]})["batcher"]
     docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
+    check_number(max(sentences), docs, corpus)
     for n, number in itertools.product(sentences, passes):
         steps = number * sum(1 for _ in batcher(docs[:n]))
         settings.update(output=output / f"{n}_sentences_{number}_passes", train_limit=n)

@@ -20,7 +20,7 @@ from spacy.util import minibatch
 from benchmarks import tables
 from benchmarks.harness import Data, in_process, provenance, result_of
 from benchmarks.shares import Place, Shares
-from benchmarks.systems import FINDING, SYSTEMS, read, shipped_optimizer, untrained_system
+from benchmarks.systems import FINDING, SYSTEMS, Systems, read, shipped_optimizer, untrained_system
 from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.files import write_json
 from spacy_nested_ner.model.head_model import collect_spans, head_shim
@@ -51,7 +51,7 @@ def run(
     encoder: Annotated[str, typer.Argument(help='Directory or hub name; "cnn"')],
     data: Data,
     output: Annotated[Path, typer.Argument(help="Folder for shares.json")],
-    system: Annotated[List[str], typer.Option(help="Repeat for several")] = SYSTEMS,
+    system: Systems = SYSTEMS,
     limit: Annotated[int, typer.Option(help="First docs")] = 64,
     repeats: int = 1,
 ) -> None:
@@ -75,9 +75,9 @@ def measured(system: str, data: Path, limit: int, encoder: str, repeats: int) ->
     nlp = untrained_system(system, docs, transformer, **FINDING.get(system, {}))
     pipe: Any = nlp.get_pipe("ner")
     n_entities = sum(len(doc.spans["sc"]) for doc in docs)
-    pipe.cfg["threshold"] = score_of_rank(nlp, docs, n_entities)
     optimizer = shipped_optimizer(system, transformer)
-    learn(nlp, docs[:16], optimizer, Shares())
+    learn(nlp, docs[:16], optimizer, Shares())  # which changes the scores
+    pipe.cfg["threshold"] = score_of_rank(nlp, docs, n_entities)
     clock = Shares(PLACES, passes=("encoder", "head"), whole=("optimizer",))
     watch(nlp, clock)
     for _ in range(repeats):
@@ -102,7 +102,7 @@ def measured(system: str, data: Path, limit: int, encoder: str, repeats: int) ->
 
 
 def score_of_rank(nlp: Language, docs: List[Doc], rank: int) -> float:
-    """The score that so many predicted spans reach."""
+    """The score that so many predicted spans reach, at least one; 0 where nothing is predicted."""
     pipe: Any = nlp.get_pipe("ner")
     pipe.cfg["threshold"] = 0.0
     scores = Counter(
@@ -110,7 +110,7 @@ def score_of_rank(nlp: Language, docs: List[Doc], rank: int) -> float:
         for doc in nlp.pipe((doc.text for doc in docs), batch_size=64)
         for score in doc.spans["sc"].attrs["scores"]
     )
-    return sorted(scores.elements(), reverse=True)[: rank + 1][-1]
+    return [0.0, *sorted(scores.elements(), reverse=True)[: max(1, rank)]][-1]
 
 
 def learn(nlp: Language, docs: List[Doc], optimizer: Any, clock: Shares) -> None:

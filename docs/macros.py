@@ -125,8 +125,10 @@ def training_length(folder: str) -> str:
 
 def trials(folder: str) -> Dict[str, List[Dict[str, Any]]]:
     """The results in each folder of a folder of results."""
-    paths = sorted((ROOT / RESULTS / folder).iterdir())
-    return {path.name: tables.results_in(path) for path in paths}
+    found = {
+        path.name: tables.results_in(path) for path in sorted((ROOT / RESULTS / folder).iterdir())
+    }
+    return {name: results for name, results in found.items() if results}
 
 
 def flat(found: Dict[str, List[Dict[str, Any]]]) -> List[Dict[str, Any]]:

@@ -1,12 +1,15 @@
 """The benchmarks that measure F1, on tiny trainings."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import spacy
 import srsly
 import typer
+from spacy import util
 from spacy.tokens import DocBin
 from spacy.util import load_config
 from typer.testing import CliRunner
@@ -22,6 +25,7 @@ from benchmarks import (
     ner_crf,
     picking,
     run_time,
+    scores,
     small_data,
     tables,
     teaching,
@@ -193,7 +197,9 @@ def test_best_system_of_several_folders(tmp_path) -> None:
 
 def test_a_corpus_is_cut_to_nested_docs_and_frequent_labels(tmp_path) -> None:
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
-    folder = init_trials.cut(tmp_path, tmp_path / "data", sentences=2, labels=2)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    init_trials.cut(tmp_path, folder, sentences=2, labels=2)
     vocab = spacy.blank("en").vocab
     for part, number in (("train", 2), ("dev", 2), ("test", 10)):
         docs = list(DocBin().from_disk(folder / f"{part}.spacy").get_docs(vocab))
@@ -214,6 +220,9 @@ def test_table_of_init_trials() -> None:
     ]
     table = tables.init_trials({"sixty": results})
     assert table.splitlines()[2] == "| sixty | 2 | 2.0 | 41.0 ± 12.7 | 31.0 ± 12.7 |"
+    # What both were trained with.
+    assert tables.init_trials({"a": results[:3]}).splitlines()[2] == "| a | 1 | 1.5 | 40.0 | 30.0 |"
+    assert tables.init_trials({"a": results[:2]}).splitlines()[2] == "| a | 0 |  |  |  |"
 
 
 def test_training_length_counts_passes(tmp_path) -> None:
@@ -264,6 +273,9 @@ def test_a_comparison_knows_its_corpus(tmp_path) -> None:
         compare.train_all({**settings, "corpus": moved})
     with pytest.raises(typer.BadParameter, match="is no corpus: "):
         compare.train_all({**settings, "corpus": tmp_path})
+    # Seeds of one folder are averaged, so that they have the same settings.
+    with pytest.raises(typer.BadParameter, match="was made with other settings: steps 1"):
+        compare.train_all({**settings, "corpus": old, "seed": [1], "steps": 2})
 
 
 def test_small_data_is_compared_on_the_same_draws() -> None:
@@ -372,9 +384,9 @@ def test_names_of_groups() -> None:
 def test_answers_to_one_question_taken_for_another() -> None:
     cell = mrc_zero_shot.cell
     found = [[((0, 1, "A"), 0.9), ((2, 3, "B"), 0.6), ((4, 5, "B"), 0.7)]]
-    scores = found, [{(0, 1, "B"), (2, 3, "B"), (4, 5, "A")}]
-    assert cell(scores, "B", "B") == pytest.approx((0.5, 0.5, 0.5, 0.5, 0.6))
-    assert cell(scores, "A", "B") == pytest.approx((1.0, 0.5, 2 / 3, 2 / 3, 0.9))
+    found_and_gold = scores.Scored(found, [{(0, 1, "B"), (2, 3, "B"), (4, 5, "A")}])
+    assert cell(found_and_gold, "B", "B") == pytest.approx((0.5, 0.5, 0.5, 0.5, 0.6))
+    assert cell(found_and_gold, "A", "B") == pytest.approx((1.0, 0.5, 2 / 3, 2 / 3, 0.9))
 
 
 def test_zero_shot(tiny_bert, tmp_path) -> None:
@@ -529,3 +541,299 @@ def test_table_of_picked_sentences() -> None:
     rows = tables.picking(cells).splitlines()
     assert rows[2] == "| 0 | 3 | 300 | 901 | 50.0 | 300 | 901 | 50.0 |  |"
     assert rows[3] == "| 1 | 2 | 300 | 900 | 63.0 | 300 | 900 | 60.0 | +3.0 (1.4) |"
+
+
+def test_table_of_an_ablation() -> None:
+    cell = {"f1": 0.712, "threshold": 0.35, "seconds": 61.6}
+    assert tables.ablation({"a": cell}).splitlines()[2] == "| a | 71.2 | 0.35 | 62 |"
+    counted = {"a": {**cell, "steps": 7}, "b": {**cell, "f1": 0.5, "steps": 9}}
+    assert tables.ablation(counted).splitlines()[2:] == [
+        "| a | 71.2 | 0.35 | 62 | 7 |",
+        "| b | 50.0 | 0.35 | 62 | 9 |",
+    ]
+    # Not all have been counted.
+    assert tables.ablation({"a": cell, **counted, "c": cell}).count("|") == 5 * 5
+
+
+def test_tables_of_trainings_show_f1_at_the_threshold_of_dev() -> None:
+    def result(system: str, f1: float, seed: int, steps: int) -> dict:
+        training = {"steps": steps, "minutes": 9.0, "cpu_minutes": 1.0 + seed}
+        settings = {"system": system, "seed": seed, "frozen_layers": len(system)}
+        return {"settings": settings, "f1": 0.1, "f1_tuned": f1, "training": training}
+
+    two = [result("gold", 0.4, 0, 10), result("gold", 0.42, 1, 31)]
+    one = [result("other", 0.5, 0, 7)]
+    assert tables.training_length({"60_sentences_9_passes": two, "8_sentences_3_passes": one}) == (
+        "| sentences | passes | steps | seeds | F1 |\n| --- | --- | --- | --- | --- |\n"
+        "| 8 | 3 | 7 | 1 | 50.0 |\n| 60 | 9 | 10 | 2 | 41.0 ± 12.7 |"
+    )
+    assert tables.teaching([*two, *one]).splitlines()[2:] == [
+        "| gold | 2 | 20 | 41.0 ± 12.7 |",
+        "| other | 1 | 7 | 50.0 |",
+    ]
+    assert tables.frozen_layers([*one, *two]).splitlines()[2:] == [
+        "| 4 | 2 | 20 | 1.5 | 41.0 ± 12.7 |",
+        "| 5 | 1 | 7 | 1.0 | 50.0 |",
+    ]
+
+
+def test_table_of_entities_by_length_and_depth() -> None:
+    def result(system: str, f1: float, short: int, deep: int) -> dict:
+        length = {"1-2": {"gold": 8, "right": short}, "3 and more": {"gold": 0, "right": 0}}
+        depth = {"1": {"gold": 4, "right": deep}, "2": {"gold": 4, "right": 4}}
+        return {"settings": {"system": system}, "f1": f1, "by_length": length, "by_depth": depth}
+
+    found = [result("a", 0.6, 8, 1), result("b", 0.5, 2, 0), result("a", 0.62, 4, 3)]
+    assert tables.long_entities(found).splitlines() == [
+        "| system | seeds | F1 | words 1-2 (8) | depth 1 (4) | depth 2 (4) |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| a | 2 | 61.0 ± 12.7 | 75.0 | 50.0 | 100.0 |",
+        "| b | 1 | 50.0 | 25.0 | 0.0 | 100.0 |",
+    ]
+
+
+def test_recall_is_that_of_length_and_that_of_depth() -> None:
+    rows = {
+        "length": np.array([1, 2, 4, 25]),
+        "depth": np.array([1, 1, 5, 2]),
+        "gold": np.array([True, True, True, False]),
+        "predicted": np.array([True, False, True, True]),
+        "right": np.array([True, False, True, False]),
+    }
+    assert long_entities.recall(SimpleNamespace(**rows)) == {  # type: ignore[arg-type]
+        "by_length": {
+            "1-2": {"gold": 2, "right": 1},
+            "3-5": {"gold": 1, "right": 1},
+            "20 and more": {"gold": 0, "right": 0},
+        },
+        "by_depth": {
+            "1": {"gold": 2, "right": 1},
+            "2": {"gold": 0, "right": 0},
+            "4 and more": {"gold": 1, "right": 1},
+        },
+    }
+
+
+def test_table_of_labels_without_training() -> None:
+    cell = {"precision": 0.1, "recall": 0.2, "f1": 0.3, "best_f1": 0.4, "best_threshold": 0.5}
+    row = tables.without_training({"DNA": {"trained": cell}}).splitlines()[2]
+    assert row == "| DNA | trained | 10.0 | 20.0 | 30.0 | 40.0 |"
+
+
+def test_f1_by_length_is_of_entities_of_that_length() -> None:
+    gold = [{(0, 4, "A"), (0, 5, "A"), (0, 9, "A"), (0, 10, "A")}]
+    found = [[((0, 4, "A"), 0.9), ((0, 9, "A"), 0.9), ((1, 6, "A"), 0.9), ((0, 10, "B"), 0.1)]]
+    best = scores.at_best_threshold(scores.Scored(found, gold))
+    assert best == pytest.approx(
+        {"f1": 4 / 7, "threshold": 0.9, "1-4 words": 1, "5-9": 0.5, "10 and more": 0}
+    )
+
+
+def test_a_cut_corpus_is_spread_and_keeps_frequent_labels(tmp_path) -> None:
+    assert init_trials.spread(list(range(10)), 3) == [0, 3, 6]
+    assert init_trials.spread([0, 1], 3) == [0, 1]
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    init_trials.cut(tmp_path, folder, sentences=0, labels=1)
+    vocab = spacy.blank("en").vocab
+
+    def labels(path) -> list:
+        docs = DocBin().from_disk(path).get_docs(vocab)
+        return [span.label_ for doc in docs for span in doc.spans["sc"]]
+
+    before, after = labels(tmp_path / "train.spacy"), labels(folder / "train.spacy")
+    assert len(set(after)) == 1 and len(after) == max(map(before.count, before))
+
+
+def test_spancat_gets_the_cpu_time_that_the_other_config_took(tmp_path, monkeypatch) -> None:
+    given = []
+
+    def train_one(config, output, settings) -> list:
+        given.append((settings["system"], settings["seed"], config["training"]["batcher"]))
+        return [{"training": {"minutes": 9.0, "cpu_minutes": 2.0 + settings["seed"]}}]
+
+    spancat = util.load_config(compare.CONFIGS / "spancat_cnn.cfg")
+    monkeypatch.setattr(init_trials, "init_spancat", lambda data: spancat)
+    monkeypatch.setattr(init_trials, "train_one", train_one)
+    monkeypatch.setattr(init_trials, "report", lambda output: None)
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+
+    def init_cli(train, dev, path, minutes) -> None:
+        path.write_text((compare.CONFIGS / "piqn_cnn.cfg").read_text())
+
+    monkeypatch.setattr(init_trials, "init_cli", init_cli)
+    init_trials.run(tmp_path, tmp_path, seed=[0, 1])
+    assert [each[:2] for each in given[1::2]] == [("init config", 0), ("init config", 1)]
+    limits = [(batcher.get("minutes"), batcher.get("cpu_clock")) for *_, batcher in given]
+    assert limits == [(None, None), (2.0, True), (None, None), (3.0, True)]
+
+
+def test_random_sentences_have_as_many_entities_as_the_picked_ones() -> None:
+    docs = [SimpleNamespace(spans={"sc": [None] * n}) for n in (3, 0, 2, 1, 4, 2)]
+    settings = {"seed": 1, "start": 2, "pool": 3}
+    loop = picking.Loop(None, docs, settings)  # type: ignore[arg-type]
+    counts = [len(docs[i].spans["sc"]) for i in loop.order]
+    assert loop.order != sorted(loop.order) and loop.first == loop.order[:2]
+    for n_entities in range(13):
+        chosen = loop.at_random(n_entities)
+        assert chosen == loop.order[: len(chosen)] and len(chosen) >= 2
+        assert sum(counts[: len(chosen)]) >= n_entities
+        assert len(chosen) == 2 or sum(counts[: len(chosen) - 1]) < n_entities
+    assert loop.at_random(99) == loop.order
+    # The pool comes after the first sentences and ends.
+    assert loop.left(loop.order[:3]) == loop.order[3:5]
+    loop.settings["pool"] = 0
+    assert loop.left(loop.order[:3]) == loop.order[3:]
+
+
+def test_a_comparison_has_the_limits_that_are_asked_for() -> None:
+    settings = {**compare.BY_STEPS, "corpus": "corpus", "transformer": "name", "seed": 3}
+    settings.update(steps=7, train_limit=11, dev_limit=12, eval_frequency=13, system="piqn_ner")
+    settings.update(frozen_layers=2, mixed_precision=True)
+    config = compare.training_config(settings)
+    training, corpora = config["training"], config["corpora"]
+    assert (training["max_steps"], training["eval_frequency"]) == (7, 13)
+    assert (corpora["train"]["limit"], corpora["dev"]["limit"]) == (11, 12)
+    assert config["system"]["seed"] == 3 and training["before_to_disk"] is None
+    assert {part: config["paths"][part] for part in ("train", "dev", "transformer")} == {
+        "train": "corpus/train.spacy",
+        "dev": "corpus/dev.spacy",
+        "transformer": "name",
+    }
+    encoder = config["components"]["ner"]["model"]["tok2vec"]
+    assert (encoder["frozen_layers"], encoder["mixed_precision"]) == (2, True)
+    config = compare.training_config({**settings, "minutes": 5.0, "cpu_clock": True})
+    assert config["training"]["max_steps"] == 0 and config["training"]["batcher"]["minutes"] == 5
+    assert config["training"]["batcher"]["cpu_clock"] is True
+
+
+def test_labels_that_were_not_trained_beside_the_answers_for_others(monkeypatch) -> None:
+    asked: dict = {}
+    pipe = SimpleNamespace(
+        labels=("B",), add_label=lambda label, question: asked.update({label: question})
+    )
+    nlp = SimpleNamespace(get_pipe=lambda name: pipe)
+    monkeypatch.setattr(mrc_zero_shot, "from_template", lambda label: f"template of {label}")
+
+    def found_by(nlp, dev) -> scores.Scored:
+        """The template finds nothing; what is asked for B has the words of A."""
+        own = [((0, 1, "A"), 0.9)] if asked["A"] == "own" else []
+        found = [[*own, ((2, 3, "B"), 0.9), ((7, 8, "B"), 0.9)]]
+        return scores.Scored(found, [{(0, 1, "A"), (2, 3, "A")}])
+
+    monkeypatch.setattr(mrc_zero_shot, "found_by", found_by)
+    rows = mrc_zero_shot.not_trained(nlp, [], {"A": "own"})["A"]  # type: ignore[arg-type]
+    assert {name: tuple(row)[:2] for name, row in rows.items()} == {
+        "not trained, question": (1.0, 0.5),
+        "not trained, template": (0.0, 0.0),
+        "answers for B": (0.5, 0.5),
+    }
+
+
+def test_held_out_labels_are_not_in_the_training_data(tmp_path) -> None:
+    write_docs(tmp_path / "all.spacy")
+    mrc_zero_shot.write_without(tmp_path / "all.spacy", tmp_path / "known.spacy", {"DNA"}, 0)
+    vocab = spacy.blank("en").vocab
+    before, after = (
+        [
+            sorted((span.start, span.end, span.label_) for span in doc.spans["sc"])
+            for doc in DocBin().from_disk(tmp_path / f"{name}.spacy").get_docs(vocab)
+        ]
+        for name in ("all", "known")
+    )
+    assert after == [[span for span in doc if span[2] != "DNA"] for doc in before] != before
+
+
+def test_score_of_another_pipeline() -> None:
+    gold = [eg.reference for eg in make_examples(spacy.blank("en"))][:2]
+
+    def pipe(docs: list) -> list:
+        """All spans of the first doc, and the whole second doc."""
+        assert not any("sc" in doc.spans for doc in docs)
+        docs[0].spans["sc"] = [docs[0].char_span(s.start_char, s.end_char, s.label_) for s in first]
+        docs[1].spans["sc"] = [docs[1][:]]
+        return docs
+
+    first = gold[0].spans["sc"]
+    right, wanted = len(first), sum(len(doc.spans["sc"]) for doc in gold)
+    found = ner_crf.score(SimpleNamespace(pipe=pipe, vocab=gold[0].vocab), gold)
+    assert found == pytest.approx(2 * right / (right + 1 + wanted))
+
+
+def test_speed_of_a_diffusion_is_that_of_the_fastest_pass(tmp_path, monkeypatch) -> None:
+    own = {"n_spans": 0, "spans_per_word": 1.5, "steps": 3, "carried": "all", "threshold": 0.5}
+    pipe, settings, times = SimpleNamespace(name="ner", cfg=own), [], iter([99.0, 4, 2, 8, 5])
+    monkeypatch.setattr(diffusion_steps, "load_pipeline", lambda model: None)
+    monkeypatch.setattr(diffusion_steps, "only_pipe", lambda *_: pipe)
+    monkeypatch.setattr(diffusion_steps, "read", lambda *_: ["12 words as", "docs"])
+    monkeypatch.setattr(diffusion_steps, "seconds", lambda *_: next(times))
+    monkeypatch.setattr(diffusion_steps, "found_by", lambda *_: settings.append(dict(own)))
+    monkeypatch.setattr(diffusion_steps, "best_threshold", lambda scores: (0.5, 0.35))
+    options = ("--steps", 2, "--spans", 60, "--carried", "distinct", "--repeats", 2)
+    table = invoke(app_of(diffusion_steps.main), "model", tmp_path, *options)
+    assert table.splitlines()[2:] == [
+        "| 60 | 2 | distinct | 50.0 | 8 |",
+        "| 1.5 per word | 3 | all | 50.0 | 3 |",
+    ]
+    assert settings == [{**own, "n_spans": 60, "steps": 2, "carried": "distinct"}, own]
+
+
+def test_a_pipeline_whose_spans_depend_on_the_threshold_is_asked_at_each() -> None:
+    nlp = train(make_pipeline("mrc_ner", {"pairing": "nearest"}), 30)
+    gold = [eg.reference for eg in make_examples(nlp)]
+    found = scores.found_by(nlp, gold)
+    for threshold in (0.3, 0.6):
+        nlp.get_pipe("ner").cfg["threshold"] = threshold
+        docs = nlp.pipe(eg.predicted for eg in make_examples(nlp))
+        assert found.at(threshold) == [scores.entities_of(doc, "sc") for doc in docs]
+    # What is filtered has fewer: a start went to a nearer end.
+    assert any(found.at(t) != scores.Scored(found.found, gold).at(t) for t in (0.3, 0.6))
+    assert scores.found_by(make_pipeline("mrc_ner"), gold).again is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--frozen-layers", "2", "has to learn. Leave out --frozen-layers"),
+        ("--mixed-precision", None, "learns in float32. Leave out --mixed-precision"),
+        ("--batch-size", "8", "Leave out --batch-size"),
+        ("--system", "locate_and_label", "No system is 'locate_and_label': piqn_ner, "),
+        ("--steps", "3", "not both"),
+    ],
+)
+def test_options_that_a_comparison_would_ignore(option, value, problem, tmp_path) -> None:
+    args = ["run", str(tmp_path), str(tmp_path / "out"), "--minutes", "1", option]
+    found = CliRunner().invoke(compare.app, args if value is None else [*args, value])
+    assert found.exit_code == 2 and problem in printed(found.output)
+
+
+def test_mistakes_are_named(tmp_path) -> None:
+    write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
+    make_pipeline().to_disk(tmp_path / "model")
+    corpus, out = str(tmp_path), str(tmp_path / "out")
+    length = ["run", corpus, out, "--passes", "1", "--sentences"]
+    data = str(tmp_path / "dev.spacy")
+    for app, args, problem in (
+        (training_length.app, [*length, "11"], "has 10 docs, not 11"),
+        (training_length.app, [*length, "0"], "Invalid value for '--sentences'"),
+        (growth.app, ["run", out, "--axis", "word"], "No axis is 'word': words, "),
+        (app_of(run_time.main), [str(tmp_path / "model"), data, "[1]"], "[1] is no JSON object"),
+        (app_of(ablation.main), ["piqn", data, data, "--transformer", "x"], "piqn_transformer."),
+    ):
+        found = CliRunner().invoke(app, args)
+        assert found.exit_code == 2 and problem in printed(found.output)
+
+
+def printed(output: str) -> str:
+    """Without the frame of an error."""
+    return " ".join(output.replace("│", " ").split())
+
+
+def test_a_cell_that_exceeded_a_lower_limit_is_measured_again() -> None:
+    limits = {"cell_seconds": 120, "cell_gib": 8.0}
+    exceeded = {"limit": "time", **limits}
+    assert growth.is_left(None, limits) and not growth.is_left({"seconds": 1.0}, limits)
+    assert not growth.is_left(exceeded, limits)
+    assert not growth.is_left(exceeded, {**limits, "cell_seconds": 60})
+    assert growth.is_left(exceeded, {**limits, "cell_gib": 9.0})

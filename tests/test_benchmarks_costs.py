@@ -3,23 +3,30 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import srsly
 import torch
+from thinc.api import NumpyOps
 
 from benchmarks import (
+    compare,
     growth,
     inference,
+    int8,
     mrc_cost,
     pipe,
     products,
     shares,
     speed,
+    systems,
     tables,
     where_time_goes,
 )
+from spacy_nested_ner.encoders.products import TorchProducts
+from spacy_nested_ner.layers import quick_products
 from tests.conftest import make_pipeline, train
 from tests.test_benchmarks import app_of, invoke, write_docs
 
@@ -270,7 +277,8 @@ def test_trained_pipelines_beside_their_encoders(tmp_path, monkeypatch) -> None:
     train(make_pipeline("locate_and_label_ner"), 3).to_disk(tmp_path / "locate")
     options = ("--batch-size", 2, "--repeats", 1, "--output", tmp_path / "out.json")
     models = (tmp_path / "dev.spacy", tmp_path / "piqn", tmp_path / "locate")
-    invoke(inference.app, "trained", *models, *options, "--join", 20)
+    table = invoke(inference.app, "trained", *models, *options, "--join", 20)
+    assert table.splitlines()[0] == "| system | ratio, batch 2 |"
     cells = srsly.read_json(tmp_path / "out.json")["cells"]
     assert [cell["system"] for cell in cells] == ["piqn_ner", "locate_and_label_ner"]
     assert all(cell["ratio_2"] > 1 and cell["batch_2"] > 0 for cell in cells)
@@ -280,3 +288,181 @@ def test_trained_pipelines_beside_their_encoders(tmp_path, monkeypatch) -> None:
     )
     inference.trained_costs(str(models[1]), models[0], [1], 10, 20, 1)
     assert {len(doc) for doc in sizes[:-1]} == {20} and 0 < len(sizes[-1]) <= 20
+
+
+def test_a_cell_of_growth_has_medians_and_what_is_added_to_the_peak(monkeypatch) -> None:
+    alone, whole = iter([2.0, 4.0, 4.0]), iter([6.0, 4.0, 16.0])
+    peaks, docs = iter([100.0, 130.0, 180.0]), []
+    monkeypatch.setattr(growth, "synthetic_docs", lambda *sizes: sizes)
+    monkeypatch.setattr(growth, "peak", lambda: next(peaks))
+    monkeypatch.setattr(growth, "untrained_system", lambda *_, **__: None)
+    monkeypatch.setattr(growth, "encoder_alone", lambda *_: None)
+
+    def prediction(nlp: Any, encoder: Any, given: Any) -> Any:
+        docs.append(given)
+        return [lambda: next(alone), lambda: next(whole)]
+
+    monkeypatch.setattr(growth, "prediction", prediction)
+    cell = growth.Cell("piqn_ner", "words", 25)
+    assert growth.measure(cell, None, 3, 100.0) == {
+        "seconds": 6.0,
+        "ratio": 3.0,  # of 3, 1 and 4
+        "mib": 80.0,
+        "encoder_seconds": 4.0,
+        "encoder_mib": 30.0,
+        "repeats": 3,
+    }
+    # First what is not measured: docs that name all labels.
+    assert docs == [(1, 10, growth.GENIA, 5), (1, 25, growth.GENIA, 2)]
+    alone, whole, peaks = iter([2.0]), iter([6.0]), iter([0.0, 0.0, 0.0])
+    assert growth.measure(cell, None, 3, 6.0)["repeats"] == 1  # that was enough
+
+
+def test_spans_and_labels_of_growth() -> None:
+    def changes(system: str, axis: str, value: int) -> Any:
+        return growth.settings_of(growth.Cell(system, axis, value), growth.GENIA)
+
+    for axis, value, longest in (("span", 32, 32), ("span", 0, 1500), ("words", 25, 8)):
+        suggester = changes("spancat", axis, value)["suggester"]
+        assert (suggester["min_size"], suggester["max_size"]) == (1, longest)
+    assert changes("piqn_ner", "span", 32) == changes("piqn_ner", "words", 25) == {"model": {}}
+    assert changes("piqn_ner", "span", 0) == {"model": {}, "window": 1500, "stride": 1500}
+    located = changes("locate_and_label_ner", "span", 16)
+    assert located["filter_threshold"] == 0 and max(located["model"]["lengths"]) == 16
+    assert "lengths" not in changes("locate_and_label_ner", "labels", 20)["model"]
+    assert set(changes("mrc_ner", "words", 25)["model"]["questions"]) == set(growth.GENIA)
+
+
+def test_ratio_to_other_products_and_what_they_are(monkeypatch) -> None:
+    ours, theirs = iter([0.5, 2, 3, 4]), iter([1.0, 4, 4, 4])
+    assert products.ratio(lambda: next(ours), lambda: next(theirs), 3) == 0.75
+    nodes = [SimpleNamespace(ops=TorchProducts()), SimpleNamespace(ops=None)]
+    model = SimpleNamespace(walk=lambda: nodes)
+    nlp: Any = SimpleNamespace(get_pipe=lambda name: SimpleNamespace(model=model))
+    seen = []
+    assert products.by_thinc(nlp, lambda: seen.append(type(nodes[0].ops)) or 1.5) == 1.5
+    assert seen == [NumpyOps] and type(nodes[0].ops) is TorchProducts and nodes[1].ops is None
+    monkeypatch.setattr(quick_products, "is_quick", lambda: True)
+    assert products.without_one_dnn(lambda: float(quick_products.is_quick())) == 0
+    assert quick_products.is_quick()
+
+
+def test_rate_of_a_pipe_by_that_of_the_bare_loop(tmp_path, monkeypatch) -> None:
+    whole, bare = iter([99.0, 4.0, 8.0, 4.0]), iter([3.0, 4.0, 4.0])
+    monkeypatch.setattr(pipe.spacy, "blank", lambda lang: None)
+    monkeypatch.setattr(pipe, "read", lambda *_: ["a", "b", "c"])
+    monkeypatch.setattr(pipe, "untrained_system", lambda *_: None)
+    monkeypatch.setattr(pipe, "only_pipe", lambda *_: None)
+    monkeypatch.setattr(pipe, "seconds", lambda nlp, docs, size: next(whole))
+    monkeypatch.setattr(pipe, "bare_seconds", lambda nlp, pipe, docs, size: next(bare))
+    what = {"sentences": 20, "batch_size": 2, "repeats": 3}
+    assert pipe.share("piqn_ner", tmp_path, what) == {
+        "pipe_rate": 0.75,
+        "sentences_per_second": 5.0,
+    }
+
+
+def test_questions_are_kept_or_read_anew(tmp_path, monkeypatch) -> None:
+    calls: list = []
+
+    def seconds(nlp: Any, docs: list, size: int) -> float:
+        """Slow after the questions were forgotten."""
+        calls.append("predicts")
+        return 0.5 if calls[-2:-1] == ["forgets"] else 0.25
+
+    cache = SimpleNamespace(forget=lambda: calls.append("forgets"))
+    cross = SimpleNamespace(shims=[SimpleNamespace(question_cache=cache)])
+    nlp = SimpleNamespace(get_pipe=lambda name: SimpleNamespace(model=None))
+    model = SimpleNamespace(get_ref=lambda name: cross)
+    monkeypatch.setattr(mrc_cost, "encoder_of", lambda _: model)
+    monkeypatch.setattr(mrc_cost, "pipeline", lambda *_, **__: nlp)
+    monkeypatch.setattr(mrc_cost, "sentences", lambda *_: ["a", "b"])
+    monkeypatch.setattr(mrc_cost, "seconds", seconds)
+    found = mrc_cost.single_costs("name", tmp_path, 5, 2, 3, "once")
+    assert found == {"read_ms": 500, "kept_ms": 250} and calls.count("forgets") == 6
+
+
+def test_costs_of_questions_beside_the_encoder(tmp_path, monkeypatch) -> None:
+    peaks = iter([100.0, 140.0])
+    passes = {"encoder": lambda: 2.0, "whole": lambda: 6.0}
+    monkeypatch.setattr(mrc_cost, "pipeline", lambda *_, **__: None)
+    monkeypatch.setattr(mrc_cost, "sentences", lambda *_: ["a", "b"])
+    monkeypatch.setattr(mrc_cost, "seconds", lambda *_: 3.0)
+    monkeypatch.setattr(mrc_cost, "step_seconds", lambda *_: 7.0)
+    monkeypatch.setattr(mrc_cost, "peak", lambda: next(peaks))
+    monkeypatch.setattr(mrc_cost, "passes_of", lambda *_: passes)
+    assert mrc_cost.prediction_costs("name", tmp_path, 5, 2, 3, "late") == {
+        "seconds": 6.0,
+        "encoder_seconds": 2.0,
+        "ratio": 3.0,
+        "mib": 40.0,
+    }
+    found = mrc_cost.form_costs("name", tmp_path, 5, 2, "late")
+    assert found == {"prediction": 3.0, "training": 7.0}
+
+
+def test_how_many_times_as_fast_int8_is(monkeypatch) -> None:
+    monkeypatch.setattr(int8, "seconds", lambda nlp, docs, size: nlp)
+    monkeypatch.setattr(int8, "without_one_dnn", lambda run: 2 * run())
+    pipelines: Any = {"float32": 3.0, "int8": 2.0}
+    assert int8.ratio(pipelines, ["a", "b"], 8, 3) == {
+        "float32_ms": 1500,
+        "int8_ms": 1000,
+        "float32_by_mkl_ms": 3000,
+        "speedup": 1.5,
+        "speedup_by_mkl": 3,
+    }
+    ones, twos = [torch.ones(2, 3), torch.ones(1, 3)], [torch.full((3, 3), 2.0)]
+    assert int8.distance(ones, twos) == 0.5 and int8.distance(twos, ones) == 1
+    # Whatever is read together, vectors are those of their own input, without the padding.
+    inputs = [torch.arange(n) for n in (3, 1, 2)]
+    found = int8.vectors_of(lambda ids, mask: (ids * mask)[..., None], inputs, 2)
+    assert [vectors[:, 0].tolist() for vectors in found] == [[0, 1, 2], [0], [0, 1]]
+
+
+def test_our_encoder_beside_that_of_spacy(tmp_path, monkeypatch) -> None:
+    def resolved(config: Any) -> Any:
+        ours = config["model"]["@architectures"].startswith("spacy_nested_ner")
+        vectors = [torch.zeros(2, 2), torch.full((1, 2), 0.5 if ours else 0.25)]
+        how = {"seconds": 2.0 if ours else 3.0, "attrs": {}, "initialize": lambda X: None}
+        return {"model": SimpleNamespace(**how, predict=lambda docs: vectors)}
+
+    def pass_seconds(model: Any, docs: Any, batch_size: int, is_train: bool) -> float:
+        return model.seconds * (2 if is_train else 1) - model.attrs.get("mixed_precision", False)
+
+    monkeypatch.setattr(inference.spacy, "blank", lambda lang: None)
+    monkeypatch.setattr(inference.registry, "resolve", resolved)
+    monkeypatch.setattr(inference, "pass_seconds", pass_seconds)
+    monkeypatch.setattr(inference, "read", lambda *_: [])
+    found = inference.encoder_costs("name", tmp_path, 4, 3)
+    assert found["difference"] == 0.25
+    names = ("what", "batch_size", "spacy_transformers", "sorted_transformer", "ratio")
+    assert [tuple(cell[name] for name in names) for cell in found["cells"]] == [
+        *(("inference", size, 3, 2, 1.5) for size in (1, 8, 64)),
+        ("training", 16, 6, 4, 1.5),
+        ("training, mixed precision", 16, 6, 3, 2),
+    ]
+
+
+def test_ratio_of_a_comparison(monkeypatch) -> None:
+    passes = {"encoder": lambda: 2.0, "whole": lambda: 3.0}
+    monkeypatch.setattr(compare, "passes_of", lambda *_: passes)
+    assert compare.ratio_at(None, [], 8) == 1.5
+
+
+def test_an_untrained_system_finds_nothing_and_learns_in_one_pass(monkeypatch) -> None:
+    added: list = []
+    nlp = SimpleNamespace(
+        add_pipe=lambda factory, name, config: added.append((factory, config)),
+        initialize=lambda examples: None,
+    )
+    monkeypatch.setattr(systems.spacy, "blank", lambda lang: nlp)
+    name = "locate_and_label_ner"
+    assert systems.shipped_config(name, "x")["components"]["ner"]["adversarial"] == 1
+    systems.untrained_system(name, [], "x")
+    systems.untrained_system(name, [], "x", adversarial=0.5, model={"dropout": 0.0})
+    (factory, plain), (_, changed) = added
+    assert factory == name and plain["threshold"] == 1 and "adversarial" not in plain
+    assert plain["model"]["tok2vec"]["name"] == "x"
+    assert changed == {**plain, "adversarial": 0.5, "model": {**plain["model"], "dropout": 0.0}}
+    assert changed != {**plain, "adversarial": 0.5}

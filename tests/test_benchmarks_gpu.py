@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
@@ -151,3 +152,14 @@ def test_a_stopwatch_waits_for_a_gpu(monkeypatch) -> None:
     with harness.Stopwatch() as watch:
         calls.append("worked")
     assert calls == ["waited", "worked", "waited"] and watch.used == watch.seconds
+
+
+def test_memory_of_a_gpu_in_mib(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 3 << 20)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 10 << 20)
+    pool = SimpleNamespace(total_bytes=lambda: 5 << 20)
+    cupy = SimpleNamespace(get_default_memory_pool=lambda: pool)
+    monkeypatch.setattr(gpu, "cupy", cupy)
+    found = gpu.memory_beside(gpu.memory_now())
+    assert found == {"before_mib": 3, "mib": 7, "cupy_mib": 5}

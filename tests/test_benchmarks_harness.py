@@ -4,16 +4,20 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import srsly
 import typer
 
 from benchmarks import harness, tables
+from spacy_nested_ner.comparison import trainings
 
 ROOT = Path(__file__).parents[1]
 
 LIMITED = """
+import os
+import signal
 import time
 import numpy
 from benchmarks.harness import in_process
@@ -32,13 +36,19 @@ def fail():
     raise ValueError("no")
 
 
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 print(in_process(lambda a, b: {"sum": a + b}, 1, 2, cpu_seconds=60, gib=8))
 print(in_process(spin, cpu_seconds=0, gib=8))
 print(in_process(fill, cpu_seconds=60, gib=3))
-try:
-    in_process(fail, cpu_seconds=60, gib=8)
-except RuntimeError as error:
-    print(error)
+print(in_process(die, gib=8))
+for function, limits in ((fail, {"cpu_seconds": 60, "gib": 8}), (die, {})):
+    try:
+        in_process(function, **limits)
+    except RuntimeError as error:
+        print(error)
 """
 
 
@@ -49,8 +59,48 @@ def test_a_process_that_runs_out_of_something_says_so() -> None:
         "{'sum': 3}",
         "{'limit': 'time'}",
         "{'limit': 'memory'}",
+        "{'limit': 'memory'}",
         "fail() ended with code 1.",
+        "die() ran out of memory.",
     ]
+
+
+def test_what_is_made_once_is_made_from_the_same(tmp_path) -> None:
+    folder, made = tmp_path / "a" / "data", []
+
+    def make(draft: Path) -> None:
+        made.append(draft)
+        (draft / "train").write_text("1")
+        if len(made) == 1:
+            raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        harness.made_once(folder, make, limit=3)
+    assert not folder.exists()
+    for _ in range(2):
+        assert harness.made_once(folder, make, limit=3) == folder
+    assert len(made) == 2 and (folder / "train").read_text() == "1"
+    with pytest.raises(typer.BadParameter, match="made from other data or settings"):
+        harness.made_once(folder, make, limit=4)
+    (tmp_path / "older").mkdir()
+    with pytest.raises(typer.BadParameter, match="made from other data or settings"):
+        harness.made_once(tmp_path / "older", make, limit=3)
+
+
+def test_a_file_of_another_benchmark_is_refused(tmp_path) -> None:
+    harness.Results(tmp_path / "a.json", "rooms").add("heads", {"passed": 1})
+    with pytest.raises(typer.BadParameter, match="of another benchmark"):
+        harness.Results(tmp_path / "a.json")
+
+
+def test_a_training_that_fails_ends_a_command_with_its_reason(monkeypatch, capsys) -> None:
+    def train_each(*_: object, **__: object) -> None:
+        raise trainings.Unfinished(["piqn.json: no memory."], [])
+
+    monkeypatch.setattr(harness, "train_each", train_each)
+    with pytest.raises(typer.Exit):
+        harness.train_tasks([], lambda task: {})
+    assert "piqn.json: no memory. Finished trainings are kept" in capsys.readouterr().err
 
 
 def test_the_command_can_be_typed_again(monkeypatch) -> None:
@@ -106,3 +156,11 @@ def is_self(node: ast.expr) -> bool:
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_asdict"
+
+
+def test_cpu_time_of_a_process_is_that_of_user_and_system(monkeypatch) -> None:
+    stat = "7 (a) b) S " + " ".join(str(100 * 2**i) for i in range(20))
+    monkeypatch.setattr(harness, "Path", lambda path: SimpleNamespace(read_text=lambda **_: stat))
+    monkeypatch.setattr(harness.os, "sysconf", lambda name: 100)
+    # Fields 14 and 15 of proc(5).
+    assert harness.cpu_of(7) == 2**10 + 2**11

@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from benchmarks import tables
 from spacy_nested_ner.settings import defaults_of, describe
 from spacy_nested_ner.systems import all_systems
 
@@ -233,3 +234,47 @@ def test_figures_of_stress_tests_stand_side_by_side(macros, tmp_path, monkeypatc
     )
     with pytest.raises(ValueError, match="kills"):
         macros.stress("kills")
+
+
+def test_weights_in_int8_have_the_figures_of_the_file(macros) -> None:
+    found = json.loads(
+        (macros.ROOT / macros.RESULTS / "int8_minilm/pipeline.json").read_text("utf8")
+    )
+    kinds = ("float32", "int8")
+    assert rows(macros.compressed("int8_minilm", "pipeline.json")) == [
+        [kind, f"{found['f1'][kind]:.2f}", f"{found['megabytes'][kind]:.1f}"] for kind in kinds
+    ]
+
+
+def test_size_of_an_output_and_places_of_results(macros, monkeypatch) -> None:
+    cell = {"output_mib": 2.0, "sentences": 1024}
+    monkeypatch.setattr(macros, "read", lambda *_: {"cells": {"one, 1": cell}})
+    shown = macros.output_plan(2**20 * 100)
+    assert "The output of 1,024 sentences had 2.0 MiB, 2048 bytes each: 200 GiB" in shown
+    here = {"machine": "here", "versions": {"spacy": "3"}}
+    there = {**here, "machine": "there", "date": "2026-01-02", "commit": "abc"}
+    assert macros.machine([here, here]) == "here; spacy 3."
+    assert macros.machine([here, there, here]).splitlines() == [
+        "- 2 of 3: here; spacy 3.",
+        "- 1 of 3: there; spacy 3; 2026-01-02, commit abc.",
+    ]
+
+
+def test_tables_of_shares_rooms_and_formats() -> None:
+    seconds = {"prediction": 9.0, "training": 4.25}
+    training = {"encoder": 1.0, "assignment": 2.0, "rest": 1.0}
+    system = {"seconds": seconds, "prediction": {"encoder": 1.0}, "training": training}
+    (row,) = rows(tables.shares({"a": system}, "training"))
+    shown = dict(zip(["system", "s", *tables.TRAINING], row))
+    assert {name: cell for name, cell in shown.items() if cell != "0.0"} == {
+        "system": "`a`",
+        "s": "4.25",
+        "encoder": "25.0",
+        "assignment": "50.0",
+        "rest": "25.0",
+    }
+    room = {"passed": 9, "failed": {"a": "x"}, "skipped": {"b": "y", "c": "z"}}
+    assert rows(tables.rooms({"heads": room})) == [["heads", "9", "1", "2"]]
+    formats = {"a": {"docs": 1200, "lost": 0, "read_errors": 1}, "b": {"docs": 3, "lost": 0}}
+    assert tables.by_format(formats).splitlines()[0] == "|  | docs | read errors |"
+    assert rows(tables.by_format(formats)) == [["`a`", "1,200", "1"], ["`b`", "3", "0"]]
