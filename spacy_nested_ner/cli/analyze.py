@@ -124,9 +124,9 @@ def draw(
     """
     from spacy_nested_ner.evaluation.figures.lengths import plot_lengths
     from spacy_nested_ner.evaluation.figures.view import nested_pipes
+    from spacy_nested_ner.evaluation.scores.evaluate import run_pipeline
     from spacy_nested_ner.evaluation.scores.metrics import by_label, by_length
     from spacy_nested_ner.evaluation.scores.remarks import known_labels, remark
-    from spacy_nested_ner.evaluation.scores.report import run_pipeline
     from spacy_nested_ner.systems.drawing import new_figure
 
     new_figure(1, 1)  # without matplotlib better now than after an hour

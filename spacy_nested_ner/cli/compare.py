@@ -12,7 +12,7 @@ from wasabi import msg
 
 from spacy_nested_ner.cli.init import DevArg
 from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
-from spacy_nested_ner.cli.output import failing
+from spacy_nested_ner.cli.output import failing, warn_of
 
 if TYPE_CHECKING:
     from spacy_nested_ner.comparison.trainings import Task
@@ -172,8 +172,7 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     report = inspect(train, dev, spans_key, lang)
     _recipe.check_learnable(report, lang)
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
-    for warning in (*_recipe.too_long(longest, encoder), *_recipe.of_data(report)):
-        msg.warn(warning)
+    warn_of([*_recipe.too_long(longest, encoder), *_recipe.of_data(report)])
     batches = ""
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
     words = itertools.accumulate(lengths[dev])

@@ -142,7 +142,7 @@ def print_report(report: Dict[str, Any]) -> None:
     for row in report["speed"]:
         rates = (f"{row[which]:.1f}" for which in ("before", "after"))
         rows.append((f"docs/s, batch {row['batch_size']} ({row['ratio']:.2f} times)", *rates))
-    print_table(rows, header=("", "before", "after"), divider=True, aligns=("l", "r", "r"))
+    print_table(rows, ("", "before", "after"))
 
 
 def check(report: Dict[str, Any], tolerance: float) -> None:

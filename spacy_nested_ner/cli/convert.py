@@ -281,5 +281,4 @@ def print_report(statistics: "Dict[str, SplitStatistics]") -> None:
     add_each("", [s.same_span for s in splits])
     add("left out", [s.dropped.total() for s in splits])
     add_each("", [s.dropped_by_reason() for s in splits])
-    aligns = ("l", *("r" for _ in splits))
-    print_table(rows, header=("", *statistics), divider=True, aligns=aligns)
+    print_table(rows, ("", *statistics))

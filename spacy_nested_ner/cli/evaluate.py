@@ -21,7 +21,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, DataArg, GpuOpt, SpansKeyOpt
-from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown
+from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown, warn_of
 from spacy_nested_ner.cli.pipelines import (
     blank_pipeline,
     check_arguments,
@@ -256,8 +256,7 @@ def print_report(report: Dict[str, Any], verbose: bool = False) -> None:
         _print_other(names, pipelines, verbose)
         if report["bootstrap"] is not None:
             _print_bootstrap(names, report["bootstrap"])
-    for warning in report["warnings"]:
-        msg.warn(warning)
+    warn_of(report["warnings"])
 
 
 def _scored_on(pipelines: Sequence[Dict[str, Any]]) -> str:
@@ -350,7 +349,7 @@ def _table(
     else:
         title = f"F by {title}"
     header = (title, *columns, "gold")
-    print_table(body, header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+    print_table(body, header)
 
 
 def _dig(values: Dict[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
@@ -370,13 +369,12 @@ def _print_errors(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> 
         title = "predictions by kind"
     kinds = dict.fromkeys(kind for each in columns.values() for kind in each)
     rows = [(kind, *(str(each.get(kind, "")) for each in columns.values())) for kind in kinds]
-    aligns = ("l", *"r" * len(columns))
-    print_table(rows, header=(title, *columns), divider=True, aligns=aligns)
+    print_table(rows, (title, *columns))
     pairs = found[0]["confusions"] if len(names) == 1 else []
     if pairs:
         taken = [(each["gold"], each["predicted"], str(each["count"])) for each in pairs]
         header = ("gold label", "predicted instead", "spans")
-        print_table(taken[:MOST_LABELS], header=header, divider=True, aligns=tuple("llr"))
+        print_table(taken[:MOST_LABELS], header, of_text=2)
     if len(pairs) > MOST_LABELS:
         msg.text(f"{len(pairs) - MOST_LABELS} rarer pairs of labels are in the file of --output.")
 
@@ -398,7 +396,7 @@ def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]
             if each["predicted"]
         ]
         header = (heading, "predicted", "mean score", "precision")
-        print_table(bins, header=header, divider=True, aligns=tuple("lrrr"))
+        print_table(bins, header)
     coverages = [each["coverage"] for each in known[0][1]["precision_at_coverage"]]
     rows = [
         (
@@ -408,7 +406,7 @@ def _print_calibration(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]
         for i, coverage in enumerate(coverages)
     ]
     columns = ("precision at coverage", *(name for name, _ in known))
-    print_table(rows, header=columns, divider=True, aligns=("l", *"r" * len(known)))
+    print_table(rows, columns)
 
 
 def _print_thresholds(names: Sequence[str], pipelines: Sequence[Dict[str, Any]]) -> None:
@@ -422,7 +420,7 @@ def _print_thresholds(names: Sequence[str], pipelines: Sequence[Dict[str, Any]])
             rows.append((component, own, _percent(each["f"]), there, _percent(best["f"])))
     if rows:
         header = ("component", "threshold", "F", "best on this data", "its F")
-        print_table(rows, header=header, divider=True, aligns=tuple("lrrrr"))
+        print_table(rows, header)
     if any(each["best"] for pipeline in pipelines for each in pipeline["thresholds"]):
         msg.text(
             "The best threshold is tuned on this data, so its F is too optimistic for other data."
@@ -445,7 +443,7 @@ def _print_other(names: Sequence[str], pipelines: Sequence[Dict[str, Any]], verb
     if all(map(_is_given, pipelines)):
         rows = rows[:-1]
     if rows:
-        print_table(rows, header=("", *names), divider=True, aligns=("l", *"r" * len(names)))
+        print_table(rows, ("", *names))
 
 
 def _last_line(pipeline: Dict[str, Any], drawn: Optional[Dict[str, Any]]) -> str:
@@ -476,7 +474,7 @@ def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
         (name, *(_interval(each[measure]) for measure in ("f", "macro_f")))
         for name, each in zip(names, drawn["intervals"])
     ]
-    print_table(rows, header=(level, "micro F", "macro F"), divider=True, aligns=tuple("lrr"))
+    print_table(rows, (level, "micro F", "macro F"))
     rows = [
         (
             f"{names[each['to']]} - {names[each['from']]}",
@@ -488,7 +486,7 @@ def _print_bootstrap(names: Sequence[str], drawn: Dict[str, Any]) -> None:
     ]
     if rows:
         header = ("difference of micro F", "", level, "better in")
-        print_table(rows, header=header, divider=True, aligns=tuple("lrrr"))
+        print_table(rows, header)
 
 
 def _interval(edges: Sequence[float], sign: str = "") -> str:

@@ -11,7 +11,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
-from spacy_nested_ner.cli.output import failing, keep_inputs
+from spacy_nested_ner.cli.output import failing, keep_inputs, warn_of
 
 
 class Optimize(str, Enum):
@@ -80,8 +80,7 @@ def init_cli(
                 draft.write_text(recipe.text(), encoding="utf8")
     for what, why in recipe.reasons.items():
         typer.echo(f"{what:10} {why}")
-    for warning in recipe.warnings:
-        msg.warn(warning)
+    warn_of(recipe.warnings)
     msg.good("Train with")
     gpu = ["--gpu-id", str(gpu_id)] if gpu_id >= 0 else []
     config = config_path.as_posix()  # cmd.exe takes no quotes such as a backslash would get

@@ -10,7 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.options import CodeOpt, SpansKeyOpt, TrainArg
-from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown
+from spacy_nested_ner.cli.output import failing, keep_inputs, print_table, shown, warn_of
 from spacy_nested_ner.cli.pipelines import blank_pipeline, not_gold, read_as_one, read_examples
 
 if TYPE_CHECKING:
@@ -222,8 +222,7 @@ def print_report(report: Mapping[str, Any]) -> None:
             f"{common['entities_seen']} entities ({common['entities_seen_percent']:.1f} %, by text "
             "and label) of dev are also in train."
         )
-    for warning in report["warnings"]:
-        msg.warn(warning)
+    warn_of(report["warnings"])
     if not report["warnings"]:
         msg.good("No problems found.")
 
@@ -245,7 +244,7 @@ def _counts(splits: Mapping[str, Mapping[str, Any]]) -> None:
     rows = [
         (name.replace("_", " "), *(str(each[name]) for each in splits.values())) for name in names
     ]
-    print_table(rows, header=("", *splits), divider=True, aligns=("l", *"r" * len(splits)))
+    print_table(rows, ("", *splits))
 
 
 def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
@@ -255,9 +254,7 @@ def _numbers(title: str, columns: Mapping[str, Mapping[str, int]]) -> None:
     if all(key.isdecimal() for key in keys):
         keys.sort(key=int)
     rows = [(key, *(str(counts.get(key, 0)) for counts in columns.values())) for key in keys]
-    print_table(
-        _cut(rows), header=(title, *columns), divider=True, aligns=("l", *"r" * len(columns))
-    )
+    print_table(_cut(rows), (title, *columns))
 
 
 def _cut(rows: List[Tuple[str, ...]]) -> List[Tuple[str, ...]]:
@@ -274,7 +271,7 @@ def _lengths(by_label: Mapping[str, Mapping[str, float]]) -> None:
         for label, each in by_label.items()
     ]
     header = ("words by label (train)", "mean", *percentiles)
-    print_table(_cut(rows), header=header, divider=True, aligns=("l", *"r" * (len(header) - 1)))
+    print_table(_cut(rows), header)
 
 
 def _tokens(split: str, found: Mapping[str, Any]) -> None:
@@ -297,4 +294,4 @@ def _limits(rows: List[Mapping[str, Any]]) -> None:
             (row["component"], row["limit"], fullest, str(row["entities_over"]), str(other))
         )
     header = ("component", "limit", "fullest sentence", "entities over", "of other length")
-    print_table(body, header=header, divider=True, aligns=tuple("llrrr"))
+    print_table(body, header, of_text=2)

@@ -138,11 +138,11 @@ def warn_of(problems: Iterable[str]) -> None:
         msg.warn(problem)
 
 
-def print_table(rows: Sequence[Sequence[str]], **settings: Any) -> None:
-    """A table whose rows stay in line, see wasabi's `table`."""
-    cells = [[shown(cell) for cell in row] for row in rows]
-    header = settings.pop("header", None)
-    msg.table(cells, header=header and [*map(shown, header)], max_col=MAX_COLUMN, **settings)
+def print_table(rows: Sequence[Sequence[str]], header: Sequence[str], of_text: int = 1) -> None:
+    """A table whose rows stay in line. of_text: how many columns are no numbers."""
+    cells = [[shown(cell) for cell in row] for row in (header, *rows)]
+    aligns = tuple("l" * of_text + "r" * (len(header) - of_text))
+    msg.table(cells[1:], header=cells[0], max_col=MAX_COLUMN, divider=True, aligns=aligns)
 
 
 def _sentence(message: Any, *_: Any, **__: Any) -> str:

@@ -14,6 +14,7 @@ from spacy_nested_ner.corpora.registry import get_task_writer, get_writer
 from spacy_nested_ner.corpora.spans import Dropped
 from spacy_nested_ner.corpora.statistics import document_of
 from spacy_nested_ner.files import written_together
+from spacy_nested_ner.pipeline.sentences import set_sentences
 from spacy_nested_ner.pipeline.tokens import is_space
 
 
@@ -57,11 +58,8 @@ def sentences_of(doc: Doc, spans_key: str, dropped: Dropped) -> Iterator[WordSen
     )
     doc_id = document_of(doc.user_data) or ""
     spaces = is_space(doc)
-    starts = [0]
-    if doc.has_annotation("SENT_START"):
-        bridged = {i for start, end, _ in spans for i in range(start + 1, end)}
-        inner = (token.i for token in doc if token.is_sent_start and token.i)
-        starts += [i for i in inner if i not in bridged]
+    bridged = {i for start, end, _ in spans for i in range(start + 1, end)}
+    starts = [start for start, _ in set_sentences(doc) if start not in bridged]
     for first, last in zip(starts, [*starts[1:], len(doc)]):
         kept = [i for i in range(first, last) if not spaces[i]]
         places = {i: place for place, i in enumerate(kept)}

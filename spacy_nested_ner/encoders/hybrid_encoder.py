@@ -31,6 +31,7 @@ from spacy_nested_ner.encoders.word_features import (
     word_forms,
 )
 from spacy_nested_ner.encoders.words import encode_words, initialize_tok2vec, to_torch
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.layers.hybrid import HybridWords
 from spacy_nested_ner.settings import Settings, configured, setting
 from spacy_nested_ner.warn import warn
@@ -238,7 +239,7 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     embed = _embed(model)
     if embed is not None:
         embedded = encode_words(embed, X, shim.settings["embed_width"], is_train)
-    module.set_dropout(model.layers[0].attrs["dropout_rate"])
+    set_dropout(module, model.layers[0].attrs["dropout_rate"])
     with running(is_train, module):
         words = _words(
             model,

@@ -1,6 +1,6 @@
 """Where questions and sentences stand among the words of both."""
 
-from typing import List, Tuple
+from typing import List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -8,21 +8,16 @@ from spacy_nested_ner.encoders.batching import spread
 from spacy_nested_ner.encoders.protocol import PairInput
 
 
-class PairPlaces:
+class PairPlaces(NamedTuple):
     """Where the words of questions and segments stand in a pool: questions first, then docs.
 
     question_begins, question_lengths: `(questions,)` int. begins, lengths: `(segments,)` int.
     """
 
-    def __init__(
-        self,
-        question_begins: np.ndarray,
-        question_lengths: np.ndarray,
-        begins: np.ndarray,
-        lengths: np.ndarray,
-    ) -> None:
-        self.question_begins, self.question_lengths = question_begins, question_lengths
-        self.begins, self.lengths = begins, lengths
+    question_begins: np.ndarray
+    question_lengths: np.ndarray
+    begins: np.ndarray
+    lengths: np.ndarray
 
     @classmethod
     def of(cls, X: PairInput, question_lengths: List[int]) -> "PairPlaces":

@@ -8,11 +8,13 @@ from torch import Tensor, nn
 STEPS = 256  # of a rate
 
 
-def set_dropout(module: nn.Module, rate: float) -> None:
-    """Give every dropout of a module this rate."""
+def set_dropout(module: nn.Module, rate: float, fixed: bool = False) -> None:
+    """Give every dropout of a module that is not fixed this rate. fixed: for ever."""
     for part in module.modules():
-        if isinstance(part, nn.Dropout):
+        if isinstance(part, nn.Dropout) and not getattr(part, "fixed", False):
             part.p = rate
+            if fixed:  # not in every forward pass: setting attributes of a module takes time
+                part.fixed = True  # type: ignore[assignment]
 
 
 class Dropout(nn.Dropout):

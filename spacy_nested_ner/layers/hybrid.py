@@ -101,7 +101,7 @@ class HybridWords(nn.Module):
                 char_embedding_width, char_width, char_cell, char_pooling
             )
         self.dropout = nn.Dropout(0.0 if dropout is None else dropout)
-        self.fixed_dropout = dropout is not None
+        self.dropout.fixed = dropout is not None  # type: ignore[assignment]
         static = vectors_width if static_width is None or not vectors_width else static_width
         own = static + pos_width + char_width + embed_width
         self.tok2vec_in_rnn = tok2vec_in_rnn
@@ -114,11 +114,6 @@ class HybridWords(nn.Module):
         if width is not None:
             self.linear = nn.Linear(joined, width)
         self.width = joined if width is None else width
-
-    def set_dropout(self, rate: float) -> None:
-        """Take this rate unless the dropout was fixed by its own setting."""
-        if not self.fixed_dropout:
-            self.dropout.p = rate
 
     def own_parts(
         self, static: Optional[Tensor], tags: Optional[Tensor], characters: Optional[Tensor]

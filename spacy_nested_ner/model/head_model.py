@@ -15,6 +15,7 @@ from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel, listens
 from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
 from spacy_nested_ner.encoders.words import initialize_tok2vec
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.model.pairs import read_pairs
 from spacy_nested_ner.model.rows import Reading, Rows, read_with_queries, read_words
 from spacy_nested_ner.model.shim import HeadShim
@@ -141,7 +142,7 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
         return HeadOutput({}, _predict(model, X, rows)), _no_backprop
     head = head_shim(model).module
     head.train(is_train)
-    head.set_dropout(model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
+    set_dropout(head, model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
     with torch.set_grad_enabled(is_train):
         losses = _losses(model, X, rows)
         stacked = torch.stack(list(losses.values()))

@@ -8,6 +8,7 @@ import srsly
 from safetensors.torch import load as load_tensors
 
 from spacy_nested_ner.encoders.shim import TorchShim
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.systems.base import ModelSettings, System
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class HeadShim(TorchShim):
     def _head(self) -> Head:
         head = self.system.head_class()(self.width, self.n_labels, self.settings)
         if self.settings.dropout is not None:
-            head.set_dropout(self.settings.dropout, fixed=True)
+            set_dropout(head, self.settings.dropout, fixed=True)
         return head
 
     def add_labels(self, n_labels: int) -> None:

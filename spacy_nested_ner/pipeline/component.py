@@ -12,7 +12,6 @@ from typing import (
     Iterable,
     Iterator,
     List,
-    Mapping,
     Optional,
     Sequence,
     Tuple,
@@ -60,7 +59,6 @@ from spacy_nested_ner.pipeline.gold import (
     gold_elsewhere,
     gold_keys,
     gold_segments,
-    lost_gold,
     one_sided_labels,
 )
 from spacy_nested_ner.pipeline.saved import SavedPipe
@@ -163,6 +161,14 @@ class NestedNER(SavedPipe):
         RETURNS (int): 0 if the label was there already, else 1.
         RAISES (ValueError): For details that the system does not take.
         """
+        if not self._added(label, **details):
+            return 0
+        if head_shim(self.model).is_built:
+            system_of(self.model).labels_added(self.model, [label])
+        return 1
+
+    def _added(self, label: str, **details: Any) -> bool:
+        """Add a label that is not there yet."""
         if not isinstance(label, str):
             raise ValueError(Errors.E187)
         if not label:
@@ -170,14 +176,13 @@ class NestedNER(SavedPipe):
         with self._named():
             system_of(self.model).describe_label(self.model, label, **details)
         if label in self.labels:
-            return 0
+            return False
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if head_shim(self.model).is_built:
             head_shim(self.model).add_labels(len(self.labels))
             self._sync_labels()
-            system_of(self.model).labels_added(self.model, [label])
-        return 1
+        return True
 
     def _sync_labels(self) -> None:
         self.model.attrs["labels"] = list(self.labels)
@@ -207,7 +212,7 @@ class NestedNER(SavedPipe):
         sample = list(islice((eg for eg in examples if len(eg.reference)), 10))
         found = gold_keys(examples, self.key)
         for label in found.labels if labels is None else labels:
-            self.add_label(label)
+            self._added(label)
         if not self.labels:
             raise ValueError(
                 self._says(
@@ -253,25 +258,20 @@ class NestedNER(SavedPipe):
     def _look_at_entities(self, examples: List[Example]) -> int:
         """Words of the longest entity of the whole sample. Warns of gold spans that cannot be
         learned from, and of those that can, but not be found in docs that are split."""
-        lost: Dict[str, int] = {}
-        first: Dict[str, str] = {}
+        docs = [eg.predicted for eg in examples]
+        rows, starts = self._segments_as_given(docs).rows, [*map(rule_starts, docs)]
+        placed = self._place(examples, rows)
         longest = total = 0
         across: Counter[str] = Counter()
-        for eg in examples:
-            rows, starts = self._segments_as_given([eg.predicted]).rows, rule_starts(eg.predicted)
-            placed = self._place([eg], rows)
-            for begin, entities in zip(rows[:, 1].tolist(), placed.entities):
-                total += len(entities)
-                for start, end, label in entities:
-                    longest = max(longest, end - start + 1)
-                    if is_cut(starts, begin + start, begin + end + 1):
-                        across[self.labels[label]] += 1
-            for reason, count in placed.lost.items():
-                lost[reason] = lost.get(reason, 0) + count
-            first = {**placed.first, **first}
-        self._warn_lost(lost, first, "the training data")
+        for (i, begin, _), entities in zip(rows.tolist(), placed.entities):
+            total += len(entities)
+            for start, end, label in entities:
+                longest = max(longest, end - start + 1)
+                if is_cut(starts[i], begin + start, begin + end + 1):
+                    across[self.labels[label]] += 1
+        self._warn_lost(placed, "the training data")
         if across.total() > MANY_ACROSS * total:
-            self._warn_across([eg.predicted for eg in examples], across, total)
+            self._warn_across(docs, across, total)
         return longest
 
     def _warn_across(self, docs: List[Doc], across: Counter[str], total: int) -> None:
@@ -565,7 +565,7 @@ class NestedNER(SavedPipe):
     ) -> List[List[GoldEntity]]:
         with self._named():
             gold = self._place(examples, segments.rows, draw)
-        self._warn_lost(gold.lost, gold.first, "this batch")
+        self._warn_lost(gold, "this batch")
         if elsewhere := gold_elsewhere(examples, self.key):
             self._warn_once("elsewhere", elsewhere)
         return gold.entities
@@ -574,8 +574,8 @@ class NestedNER(SavedPipe):
         label_index = {label: i for i, label in enumerate(self.labels)}
         return gold_segments(examples, rows, self.key, label_index, draw)
 
-    def _warn_lost(self, lost: Mapping[str, int], first: Mapping[str, str], where: str) -> None:
-        for reason, problem in lost_gold(lost, first, where).items():
+    def _warn_lost(self, gold: GoldSegments, where: str) -> None:
+        for reason, problem in gold.problems(where).items():
             self._warn_once(reason, problem)
 
     def _check_loss(self, loss: float, parts: Dict[str, float]) -> None:

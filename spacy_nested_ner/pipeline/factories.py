@@ -51,11 +51,12 @@ def make_factory(system: System) -> Callable[..., Any]:
     def make(
         nlp: Language, name: str, model: Model, scorer: Optional[Callable], **settings: Any
     ) -> Any:
+        from spacy_nested_ner.encoders.listeners import upstream_models
         from spacy_nested_ner.encoders.pretrained import needs_transformers
         from spacy_nested_ner.pipeline.component import NestedNER
 
         check_model(name, system, model)
-        if needs_transformers(model):
+        if any(map(needs_transformers, [model, *upstream_models(model, nlp)])):
             require_transformers(nlp)
         return NestedNER(nlp.vocab, model, name, scorer=scorer, **settings)
 

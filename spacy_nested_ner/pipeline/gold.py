@@ -165,16 +165,6 @@ def gold_elsewhere(examples: Iterable[Example], spans_key: str) -> str:
     )
 
 
-def lost_gold(lost: Mapping[str, int], first: Mapping[str, str], where: str) -> Dict[str, str]:
-    """What to say of gold spans that cannot be learned from, by reason; see `GoldSegments`."""
-    return {
-        reason: f"{count} gold span(s) of {where} cannot be used for training ({reason}; the "
-        f"first: {first[reason]}): {LOST_REMEDY[reason]}. Further cases are not reported"
-        for reason, count in lost.items()
-        if count
-    }
-
-
 class GoldSegments(NamedTuple):
     """Entities per segment, and what could not be learned from, counted by reason.
 
@@ -184,6 +174,14 @@ class GoldSegments(NamedTuple):
     entities: List[List[GoldEntity]]
     lost: Dict[str, int]
     first: Dict[str, str]
+
+    def problems(self, where: str) -> Dict[str, str]:
+        """What to say of those that cannot be learned from, by reason."""
+        return {
+            reason: f"{self.lost[reason]} gold span(s) of {where} cannot be used for training "
+            f"({reason}; the first: {first}): {LOST_REMEDY[reason]}. Further cases are not reported"
+            for reason, first in self.first.items()
+        }
 
 
 def gold_segments(

@@ -4,7 +4,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import numpy as np
 from spacy.scorer import PRFScore, Scorer, get_ner_prf
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.pipeline.tokens import is_blank
@@ -83,14 +83,15 @@ def _nested_keys(doc: Doc, spans_key: str) -> Set[str]:
 
 
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:
-    """Spans by characters, so that texts which differ in whitespace alone can be compared; without
-    spans of whitespace alone."""
+    """Those under a key, without spans of whitespace alone."""
+    return {each for each in entities_of(doc, doc.spans.get(spans_key, [])) if each[0] < each[1]}
+
+
+def entities_of(doc: Doc, spans: Iterable[Span]) -> List[Entity]:
+    """Spans by characters, so that texts which differ in whitespace alone can be compared. Where
+    start equals end, a span is whitespace alone."""
     solid = solid_offsets(doc.text)
-    places = (
-        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_)
-        for span in doc.spans.get(spans_key, [])
-    )
-    return {(start, end, label) for start, end, label in places if start < end}
+    return [(int(solid[s.start_char]), int(solid[s.end_char]), s.label_) for s in spans]
 
 
 def solid_offsets(text: str) -> np.ndarray:

@@ -167,14 +167,6 @@ class Head(nn.Module):
             )
             self.warned = True
 
-    def set_dropout(self, rate: float, fixed: bool = False) -> None:
-        """Give every dropout of the head that is not fixed this rate. fixed: for ever."""
-        for module in self.modules():
-            if isinstance(module, nn.Dropout) and not getattr(module, "fixed", False):
-                module.p = rate
-                if fixed:  # not in every forward pass: setting attributes of a module takes time
-                    module.fixed = True  # type: ignore[assignment]
-
 
 def marked(words: Tensor, mask: Tensor, like: Tensor) -> Tensor:
     """`(P, N)` zeros with a one at each word that `(P, entities)` long names where its mask is."""

@@ -124,7 +124,10 @@ MAY_IMPORT = {
 
 
 # How docs are made of texts, and kept.
-DOCS = [f"spacy_nested_ner.{name}" for name in ("pipeline.tokens", "files", "msgpack")]
+DOCS = [
+    f"spacy_nested_ner.{name}"
+    for name in ("pipeline.sentences", "pipeline.tokens", "files", "msgpack")
+]
 
 
 def test_imports_point_one_way():

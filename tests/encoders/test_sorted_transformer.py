@@ -322,6 +322,12 @@ def test_a_package_requires_transformers_and_versions_that_fit(tiny_bert, tmp_pa
     data = make_examples(shared)
     shared.initialize(lambda: data)
     assert shared.meta["requirements"] == [expected]
+    # As `spacy package` loads it; no factory knows of a component that is sourced.
+    sourced = spacy.blank("en")
+    for name in shared.pipe_names:
+        sourced.add_pipe(name, source=shared)
+    sourced.to_disk(tmp_path / "sourced")
+    assert spacy.load(tmp_path / "sourced").meta["requirements"] == [expected]
 
 
 def test_more_pieces_than_the_encoder_has_positions(directory) -> None:

@@ -10,10 +10,10 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_nested_ner.evaluation.scores import report
-from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline
+from spacy_nested_ner.evaluation.scores.evaluate import evaluate_pipeline, run_pipeline
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
-from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, run_pipeline, scores
+from spacy_nested_ner.evaluation.scores.report import compare_runs, data_facts, scores
 
 TEXTS = ["The IL-2 gene is active.", "Nothing here.", "Another IL-2 gene."]
 

@@ -336,3 +336,15 @@ def test_early_version_memorises_what_it_can() -> None:
 def test_wrong_settings_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         make_pipeline("mrc_ner", wrong)
+
+
+def test_new_labels_without_a_question_are_told_of_once_by_initialize() -> (
+    None
+):
+    nlp = train(make_pipeline("mrc_ner", {"questions": QUESTIONS}), 2)
+    new = make_example(nlp, "a b c", [(0, 1, "TOWN"), (1, 2, "RIVER")])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        nlp.initialize(lambda: [*make_examples(nlp), new])
+    told = [str(each.message) for each in caught if "no question for" in str(each.message)]
+    assert len(told) == 1 and "TOWN, RIVER" in told[0]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.layers.pooling import RangeMax
 from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
 from spacy_nested_ner.systems.locate_and_label import SYSTEM
@@ -322,7 +323,7 @@ def test_a_softmax_answers_with_its_best_label_or_none() -> None:
 
 def test_words_are_dropped_once_where_there_is_no_lstm() -> None:
     head = make_head(lstm_layers=0, hidden_width=WIDTH).train()
-    head.set_dropout(0.5)
+    set_dropout(head, 0.5)
     words, mask = random_batch()
     assert torch.equal(head.encode(words, mask).states, words)
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.systems.head import Batch, Gold, mean_losses
 from spacy_nested_ner.systems.mrc import SYSTEM
 from spacy_nested_ner.systems.mrc.head import MRC, MatchScore, best_of_rows, nearest_ends
@@ -275,7 +276,7 @@ def test_labels_have_no_weights() -> None:
 
 def test_dropout_is_before_the_match_score_only() -> None:
     head = in_pipeline(SYSTEM, MRCSettings(dropout=0.3), width=4, n_labels=1)
-    head.set_dropout(0.9)
+    set_dropout(head, 0.9)
     assert [m.p for m in head.modules() if isinstance(m, nn.Dropout)] == [0.3]
 
 

@@ -19,7 +19,7 @@ from typing import (
 )
 
 import numpy as np
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_nested_ner.corpora.statistics import (
@@ -32,6 +32,7 @@ from spacy_nested_ner.evaluation.data.limits import Component, Limit, limits
 from spacy_nested_ner.evaluation.scores.remarks import of_all, some
 from spacy_nested_ner.pipeline.gold import LOST_REMEDY, gold_segments
 from spacy_nested_ner.pipeline.segments import cut_segments
+from spacy_nested_ner.pipeline.sentences import set_sentences
 
 FEW = 5
 """So many rare labels or more are one warning."""
@@ -103,18 +104,12 @@ def inspect_split(examples: Iterable[Example], spans_key: str) -> SplitInspectio
         for span in entities:
             found.lengths.setdefault(span.label_, []).append(len(span))
             found.mentions[_plain(span), span.label_] += 1
-        found.sentences.update(filter(None, map(_plain, _sentences(doc))))
+        sentences = (_plain(doc[start:end]) for start, end in set_sentences(doc))
+        found.sentences.update(filter(None, sentences))
         places = frozenset((span.start_char, span.end_char, span.label_) for span in entities)
         if doc.text.strip() and annotated.setdefault(doc.text, places) != places:
             found.contradicting += 1
     return found
-
-
-def _sentences(doc: Doc) -> Iterator[Span]:
-    if doc.has_annotation("SENT_START"):
-        yield from doc.sents
-    else:
-        yield doc[:]
 
 
 def _plain(span: Span) -> str:

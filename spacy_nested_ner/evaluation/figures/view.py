@@ -12,9 +12,9 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.evaluation.scores.evaluate import run_pipeline
 from spacy_nested_ner.evaluation.scores.metrics import strict
 from spacy_nested_ner.evaluation.scores.own_thresholds import changed
-from spacy_nested_ner.evaluation.scores.report import run_pipeline
 from spacy_nested_ner.model.head_model import encode, head_shim
 from spacy_nested_ner.model.types import HeadInput, system_of
 from spacy_nested_ner.pipeline.component import NestedNER

@@ -41,7 +41,8 @@ from spacy_nested_ner.evaluation.scores.entities import (
 from spacy_nested_ner.evaluation.scores.errors import KINDS, kind_of_error
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
-from spacy_nested_ner.pipeline.scorer import solid_offsets
+from spacy_nested_ner.pipeline.scorer import entities_of, solid_offsets
+from spacy_nested_ner.pipeline.sentences import set_sentences
 
 MANY_LANGUAGES = ("xx", "mul", "")
 
@@ -157,12 +158,10 @@ def _parts(
         solid_offsets(doc.text)[np.array([token.idx for token in doc], dtype=np.int64)]
         for doc in (gold_doc, predicted_doc)
     )
-    cuts = [0]
-    if gold_doc.has_annotation("SENT_START"):
-        crossed = np.zeros(int(starts[-1]) + 2 if len(starts) else 1, dtype=np.int64)
-        for start, end, _ in entities:
-            crossed[start + 1 : end] += 1
-        cuts += [t.i for t in gold_doc if t.is_sent_start and t.i and not crossed[starts[t.i]]]
+    crossed = np.zeros(int(starts[-1]) + 2 if len(starts) else 1, dtype=np.int64)
+    for start, end, _ in entities:
+        crossed[start + 1 : end] += 1
+    cuts = [i for i, _ in set_sentences(gold_doc) if not crossed[starts[i]]] or [0]
     other = np.searchsorted(other_starts, starts[cuts]) if len(starts) else np.zeros(1, np.int64)
     # Behind the last of the other starts is the inside of a token.
     fits = [
@@ -186,11 +185,8 @@ def _inside(marks: Sequence[Mark], first: int, last: int) -> List[Mark]:
 def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float]]]:
     """Spans by their characters without whitespace, with their scores: those that are scored, see
     `read_entities`."""
-    solid = solid_offsets(doc.text)
-    spans = {
-        (int(solid[span.start_char]), int(solid[span.end_char]), span.label_): span
-        for span in doc.spans.get(spans_key, [])
-    }
+    group = doc.spans.get(spans_key, [])
+    spans = dict(zip(entities_of(doc, group), group))
     return {
         entity: (spans[entity], None if np.isnan(score) else round(score, 4))
         for entity, score in (read_entities(doc, spans_key) or {}).items()

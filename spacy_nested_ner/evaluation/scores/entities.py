@@ -10,7 +10,8 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora.statistics import document_of, nesting
-from spacy_nested_ner.pipeline.scorer import Entity, solid_offsets
+from spacy_nested_ner.pipeline.scorer import Entity, entities_of, solid_offsets
+from spacy_nested_ner.pipeline.sentences import set_sentences
 from spacy_nested_ner.pipeline.tokens import is_space
 
 # Where groups of words in an entity, and of entities in a sentence, begin.
@@ -137,13 +138,10 @@ def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict
         scores = np.full(len(spans), np.nan)
     else:
         return None
-    solid = solid_offsets(doc.text)
     found: Dict[Entity, float] = {}
-    for span, score in zip(spans, scores.tolist()):
-        entity = (int(solid[span.start_char]), int(solid[span.end_char]), span.label_)
-        if entity[0] == entity[1]:
-            continue
-        found[entity] = float(np.fmax(score, found.get(entity, np.nan)))
+    for entity, score in zip(entities_of(doc, spans), scores.tolist()):
+        if entity[0] < entity[1]:
+            found[entity] = float(np.fmax(score, found.get(entity, np.nan)))
     return found
 
 
@@ -194,10 +192,7 @@ class _Text:
         self.word_starts = solid[np.array([t.idx for t in words], dtype=np.int64)]
         self.word_ends = solid[np.array([t.idx + len(t) for t in words], dtype=np.int64)]
         self._starts, self._ends = set(self.word_starts.tolist()), set(self.word_ends.tolist())
-        starts = [0]
-        if doc.has_annotation("SENT_START"):
-            starts += [token.idx for token in doc if token.i and token.is_sent_start]
-        self.sentence_starts = solid[np.array(starts, dtype=np.int64)]
+        self.sentence_starts = solid[[doc[start].idx for start, _ in set_sentences(doc)] or [0]]
 
     def sentence(self, start: int) -> int:
         """Index of the sentence that a span starts in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import (
     Any,
     Callable,
@@ -21,6 +22,7 @@ from typing import (
 
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.training import Example
 
 from spacy_nested_ner.corpora.statistics import document_of, misaligned_labels
 from spacy_nested_ner.evaluation.scores.entities import (
@@ -130,13 +132,14 @@ def evaluate_pipeline(
     predict = _Predictor(nlp, spans_key, ents, components, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
     if gold_tokens:
-        first = on_gold = predict(chosen, partial(gold_doc, nlp.vocab), GOLD)
+        first = on_gold = predict(chosen, map(partial(gold_doc, nlp.vocab), chosen), GOLD)
     else:
-        first = on_gold = predict(chosen, partial(raw_doc, nlp), RAW)
+        first = on_gold = predict(chosen, map(partial(raw_doc, nlp), chosen), RAW)
         if first.differing:
             differing = [chosen[i] for i in first.differing]
-            on_gold = first.replaced(predict(differing, partial(gold_doc, nlp.vocab), GOLD))
-    if not first.answered:
+            again = predict(differing, map(partial(gold_doc, nlp.vocab), differing), GOLD)
+            on_gold = first.replaced(again)
+    if not ents and spans_key not in first.keys:
         problem = no_predictions(first.keys, spans_key)
         if "ner" in nlp.pipe_names or "entity_ruler" in nlp.pipe_names:
             problem += " To score predictions in doc.ents, use --ents."
@@ -163,6 +166,24 @@ def evaluate_pipeline(
             for key, each in components.items()
         ],
     )
+
+
+def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "sc") -> Run:
+    """Predict and compare, on the docs of the examples.
+
+    RAISES (ValueError): If no reference is annotated, the pipeline predicts nothing that could be
+        compared, or a predicted doc has another text.
+    """
+    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key)]
+    references = [eg.reference for eg in chosen]
+    if not any(read_entities(doc, spans_key) for doc in references):
+        raise ValueError(no_gold([eg.reference for eg in examples], spans_key))
+    predict = _Predictor(nlp, spans_key, False, {}, None, lambda docs, total, what: docs)
+    made = predict(references, (eg.predicted for eg in chosen), "")
+    if spans_key not in made.keys:
+        raise ValueError(no_predictions(made.keys, spans_key))
+    table = _table(references, made.found, spans_key)
+    return Run(table, len(examples) - len(chosen), made.seconds, made.words)
 
 
 def evaluate_predictions(
@@ -263,7 +284,7 @@ class _Predictions:
     other_tokens, other_sentences: of each doc, whether those of the reference are others. cut: docs
     that came back with sentence boundaries, which the references have not. seconds: spent on
     prediction, without tokenisation. words: tokens that were predicted on. keys: of `doc.spans`
-    that were used. answered: whether some doc has what is to be scored.
+    that were used.
     """
 
     found: List[Dict[str, Dict[Entity, float]]] = field(default_factory=list)
@@ -273,7 +294,6 @@ class _Predictions:
     seconds: float = 0.0
     words: int = 0
     keys: Set[str] = field(default_factory=set)
-    answered: bool = False
 
     @property
     def differing(self) -> List[int]:
@@ -298,25 +318,21 @@ class _Predictor:
     batch_size: Optional[int]
     progress: Progress
 
-    def __call__(
-        self, references: Sequence[Doc], make: Callable[[Doc], Doc], what: str
-    ) -> _Predictions:
-        """make: the doc to predict on for a reference.
+    def __call__(self, references: Sequence[Doc], docs: Iterable[Doc], what: str) -> _Predictions:
+        """docs: to predict on, one for each reference; what has been read of them is let go.
 
         RAISES (ValueError): If a doc comes back with another text.
         """
-        for _ in self.nlp.pipe(make(doc) for doc in references[:WARM_UP]):
+        waiting = deque(docs)
+        for _ in self.nlp.pipe([doc.copy() for doc in islice(waiting, WARM_UP)]):
             pass  # what a pipeline does only once is not part of its speed
-        waiting = deque(make(doc) for doc in references)
         stream = (waiting.popleft() for _ in range(len(waiting)))
         clock, result = Clock(), _Predictions()
         with lowered(self.components):
             timed = clock.timed(self.nlp.pipe(stream, batch_size=self.batch_size))
-            docs = self.progress(timed, len(references), what)
-            for reference, doc in each_with(references, docs):
+            made = self.progress(timed, len(references), what)
+            for reference, doc in each_with(references, made):
                 check_text(reference, doc)
-                entities = read_entities(doc, self.spans_key, self.ents)
-                result.answered = result.answered or entities is not None
                 result.keys.update(doc.spans)
                 result.found.append(self._read(doc))
                 result.other_tokens.append(not same_tokens(reference, doc))

@@ -100,7 +100,7 @@ def fit_thresholds(
             if any(eg.reference.ents for eg in examples):
                 reasons[name] += f". Set doc.spans['{pipe.key}'] = list(doc.ents) in its docs"
         else:
-            fit = (_fit if is_searchable(nlp, name) else _fit_by_passes)(nlp, pipe, gold, beta)
+            fit = _fit(nlp, pipe, gold, beta, by_passes=not is_searchable(nlp, name))
             if isinstance(fit, Fit):
                 fits[name] = fit
                 del reasons[name]
@@ -147,32 +147,29 @@ def _copy_at(pipe: Any, threshold: float) -> Any:
     return copied
 
 
-def _fit(nlp: Language, pipe: Any, examples: List[Example], beta: float) -> Fit | str:
+def _fit(
+    nlp: Language, pipe: Any, examples: List[Example], beta: float, by_passes: bool
+) -> Fit | str:
     old = pipe.cfg["threshold"]
     low = min(LOWEST, old)
-    table = scored_table(nlp, pipe, examples, low)
-    choice = best_threshold(table, low, beta)
-    if choice is None:
-        unscored = bool(np.isnan(table.score[table.predicted]).any())
-        return _fit_by_passes(nlp, pipe, examples, beta) if unscored else NOTHING_RIGHT
-    present = ThresholdChoice(old, f_at(table, old, beta))
-    chosen = _unless_as_good(choice, present, tolerance(table))
-    _tell_of_strange_labels(pipe, table, chosen)
-    return _fit_of(chosen, present, table, table, beta)
-
-
-def _fit_by_passes(nlp: Language, pipe: Any, examples: List[Example], beta: float) -> Fit | str:
-    old = pipe.cfg["threshold"]
-    tables = {value: scored_table(nlp, pipe, examples, value) for value in sorted({*PASSES, old})}
-    f = {value: f_at(table, value, beta) for value, table in tables.items()}
-    same = tolerance(tables[old])
-    choice = best_of(list(f), list(f.values()), same)
+    values = sorted({*PASSES, old}) if by_passes else [low]
+    tables = {value: scored_table(nlp, pipe, examples, value) for value in values}
+    at = {value: tables.get(value, tables[values[0]]) for value in (*values, old)}
+    same = tolerance(at[old])
+    if by_passes:
+        choice = best_of(values, [f_at(at[value], value, beta) for value in values], same)
+    else:
+        choice = best_threshold(at[old], low, beta)
+        if choice is None and np.isnan(at[old].score[at[old].predicted]).any():
+            return _fit(nlp, pipe, examples, beta, by_passes=True)
     if choice is None:
         return NOTHING_RIGHT
-    present = ThresholdChoice(old, f[old])
-    chosen = _unless_as_good(choice, present, same)
-    _tell_of_strange_labels(pipe, tables[old], chosen)
-    return _fit_of(chosen, present, tables[chosen.threshold], tables[old], beta)
+    present = ThresholdChoice(old, f_at(at[old], old, beta))
+    chosen = present if choice.f - present.f <= same else choice
+    _tell_of_strange_labels(pipe, at[old], chosen)
+    new = at.get(chosen.threshold, at[old])
+    rates = (*rates_at(new, chosen.threshold), *rates_at(at[old], old))
+    return Fit(*chosen, *present, *rates, beta)
 
 
 def _tell_of_strange_labels(pipe: Any, table: EntityTable, chosen: ThresholdChoice) -> None:
@@ -193,21 +190,6 @@ def _tell_of_strange_labels(pipe: Any, table: EntityTable, chosen: ThresholdChoi
             "threshold becomes higher than it should be. Annotate these labels there, too, or set "
             f"nlp.get_pipe('{pipe.name}').cfg['threshold'] afterwards."
         )
-
-
-def _unless_as_good(new: ThresholdChoice, old: ThresholdChoice, same: float) -> ThresholdChoice:
-    return old if new.f - old.f <= same else new
-
-
-def _fit_of(
-    new: ThresholdChoice,
-    old: ThresholdChoice,
-    at_new: EntityTable,
-    at_old: EntityTable,
-    beta: float,
-) -> Fit:
-    rates = (*rates_at(at_new, new.threshold), *rates_at(at_old, old.threshold))
-    return Fit(*new, *old, *rates, beta)
 
 
 def scored_table(

@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_nested_ner.pipeline.scorer import solid_offsets
+from spacy_nested_ner.pipeline.sentences import set_sentences
 from spacy_nested_ner.pipeline.tokens import make_doc
 
 EXAMPLES = 3
@@ -59,9 +60,7 @@ def same_sentences(a: Doc, b: Doc) -> bool:
 
 def _sentence_starts(doc: Doc) -> Set[int]:
     """Characters at which sentences but the first start, whitespace not counted."""
-    if not doc.has_annotation("SENT_START"):
-        return set()
-    starts = [token.idx for token in doc if token.i and token.is_sent_start]
+    starts = [doc[start].idx for start, _ in set_sentences(doc)[1:]]
     return set(solid_offsets(doc.text)[starts].tolist()) - {0} if starts else set()
 
 
@@ -77,7 +76,7 @@ def compare_tokens(nlp: Language, references: Iterable[Doc]) -> Dict[str, Any]:
     sentences, differing = 0, 0
     examples: List[Dict[str, str]] = []
     for reference in references:
-        parts = list(reference.sents) if reference.has_annotation("SENT_START") else [reference[:]]
+        parts = [reference[start:end] for start, end in set_sentences(reference)]
         sentences += len(parts)
         if not reference.has_unknown_spaces:
             continue

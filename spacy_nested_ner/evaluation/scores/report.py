@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from time import perf_counter
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Dict, Iterable, Iterator, Optional, Sequence, Set, Tuple, TypeVar
 
-from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.training import Example
 
 from spacy_nested_ner.evaluation.scores.bootstrap import LEVEL, bootstrap, unit_counts
 from spacy_nested_ner.evaluation.scores.calibration import calibration, precision_at_coverage
-from spacy_nested_ner.evaluation.scores.entities import (
-    Entity,
-    EntityTable,
-    entity_table,
-    is_annotated,
-    no_gold,
-    read_entities,
-)
+from spacy_nested_ner.evaluation.scores.entities import EntityTable
 from spacy_nested_ner.evaluation.scores.errors import errors
 from spacy_nested_ner.evaluation.scores.metrics import (
     PRF,
@@ -54,36 +44,6 @@ class Run:
     skipped: int
     seconds: float
     words: int
-
-
-def run_pipeline(nlp: Language, examples: Sequence[Example], spans_key: str = "sc") -> Run:
-    """Predict and compare. Docs are let go as soon as their entities are read.
-
-    RAISES (ValueError): If no reference is annotated, the pipeline predicts nothing that could be
-        compared, or a predicted doc has another text.
-    """
-    chosen = [eg for eg in examples if is_annotated(eg.reference, spans_key)]
-    if not any(read_entities(eg.reference, spans_key) for eg in chosen):
-        raise ValueError(no_gold([eg.reference for eg in examples], spans_key))
-    for _ in nlp.pipe(eg.predicted.copy() for eg in islice(chosen, WARM_UP)):
-        pass  # what a pipeline does only once is not part of its speed
-    clock = Clock()
-    docs = nlp.pipe(eg.predicted for eg in chosen)
-    found: List[Dict[Entity, float]] = []
-    keys: Set[str] = set()
-    answered = False
-    words = 0
-    for example, doc in each_with(chosen, clock.timed(docs)):
-        check_text(example.reference, doc)
-        entities = read_entities(doc, spans_key)
-        answered = answered or entities is not None
-        keys.update(doc.spans)
-        words += len(doc)
-        found.append(entities or {})
-    if not answered:
-        raise ValueError(no_predictions(keys, spans_key))
-    table = entity_table((eg.reference for eg in chosen), found, spans_key, ents=False)
-    return Run(table, len(examples) - len(chosen), clock.seconds, words)
 
 
 class Clock:
