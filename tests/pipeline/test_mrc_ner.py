@@ -338,9 +338,7 @@ def test_wrong_settings_are_refused(wrong) -> None:
         make_pipeline("mrc_ner", wrong)
 
 
-def test_new_labels_without_a_question_are_told_of_once_by_initialize() -> (
-    None
-):
+def test_new_labels_without_a_question_are_told_of_once_by_initialize() -> None:
     nlp = train(make_pipeline("mrc_ner", {"questions": QUESTIONS}), 2)
     new = make_example(nlp, "a b c", [(0, 1, "TOWN"), (1, 2, "RIVER")])
     with warnings.catch_warnings(record=True) as caught:
