@@ -53,10 +53,11 @@ def main(
     if unknown := [name for name in names if name not in variants]:
         raise typer.BadParameter(f"{system} has no variant {unknown[0]!r}: {', '.join(variants)}.")
     source = config or shipped
-    if transformer and not source.endswith("_transformer"):
-        raise typer.BadParameter(
-            f"{source} has no transformer. Give --config {system}_transformer."
-        )
+    if transformer and "transformer" not in util.load_config(CONFIGS / f"{source}.cfg")["paths"]:
+        other = f"--config {system}_transformer"
+        raise typer.BadParameter(f"{source} has no transformer. Give {other}.")
+    if mixed_precision and not transformer:
+        raise typer.BadParameter("A CNN learns in float32. Leave out --mixed-precision.")
     settings = {"system": system, "train": str(train), "dev": str(dev), "steps": steps}
     if minutes:
         settings.update(steps=0, minutes=minutes)

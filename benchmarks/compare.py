@@ -12,7 +12,6 @@ import itertools
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
-import srsly
 import torch
 import typer
 from spacy import util
@@ -29,7 +28,7 @@ from benchmarks.systems import CONFIGS, SYSTEMS, Systems, add_embed, read, use_t
 from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
-from spacy_nested_ner.comparison.trainings import Task, better, other_settings, scores_of, train
+from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -57,6 +56,8 @@ DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
 
+# What differs between trainings of which each has drawn its own sentences.
+OF_A_DRAW = ("corpus", "data")
 # Settings of `run` for other benchmarks: what they do not set, in trainings of so many steps.
 BY_STEPS: Dict[str, Any] = {
     "transformer": None,
@@ -130,7 +131,7 @@ NOT_OF_A_CNN = {
 
 def check(settings: Dict[str, Any]) -> None:
     """Raise typer.BadParameter for options that a training would ignore."""
-    frozen = settings.get("frozen") or settings["frozen_layers"]
+    frozen = settings.get("frozen") or settings.get("frozen_layers")
     if frozen and settings["adversarial"]:
         raise typer.BadParameter("A frozen encoder has nothing to move. Leave out --adversarial.")
     for name, why in NOT_OF_A_CNN.items():
@@ -142,28 +143,17 @@ def train_all(settings: Dict[str, Any], one_corpus: bool = True) -> List[Dict[st
     """The results of each system and seed with the settings of `run`; those that are not there yet
     are trained.
 
-    one_corpus: all seeds learn from the same data.
-
-    Raises typer.BadParameter where a system has results of other settings for other seeds.
+    one_corpus: all seeds learn from the same data. Errors: see `train_tasks`.
     """
     shared = {key: value for key, value in settings.items() if key not in ("system", "seed")}
     output = Path(shared.pop("output"))
     corpus = Path(settings["corpus"])
     shared.update(corpus=str(corpus), data=digest_of(corpus))
-    alike = {key: value for key, value in shared.items() if one_corpus or key not in OF_A_DRAW}
-    for name in settings["system"]:
-        for path in output.glob(f"{name}_seed*.json"):
-            found = srsly.read_json(path)["settings"]
-            if problem := other_settings(path, found, alike):
-                raise typer.BadParameter(problem)
     tasks = [
         Task({**shared, "system": name, "seed": number}, output / f"{name}_seed{number}.json")
         for number, name in itertools.product(settings["seed"], settings["system"])
     ]
-    return train_tasks(tasks, one)
-
-
-OF_A_DRAW = ("corpus", "data")
+    return train_tasks(tasks, one, () if one_corpus else OF_A_DRAW)
 
 
 def one(task: Task) -> Dict[str, Any]:

@@ -129,10 +129,11 @@ def run(
 
 
 def is_left(cell: Optional[Dict[str, Any]], limits: Dict[str, float]) -> bool:
-    """Whether a cell has to be measured: it is not there, or exceeded limits below these."""
+    """Whether a cell has to be measured: it is not there, or exceeded a limit below this one."""
     if cell is None or "limit" not in cell:
         return cell is None
-    return any(cell.get(name, limit) < limit for name, limit in limits.items())
+    name = {"time": "cell_seconds", "memory": "cell_gib"}[cell["limit"]]
+    return cell.get(name, limits[name]) < limits[name]
 
 
 def values_of(system: str, axis: str) -> List[int]:

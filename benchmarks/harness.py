@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import resource
 import shlex
 import signal
@@ -64,10 +65,23 @@ def result_of(folder: Path, name: str) -> Dict[str, Any]:
 
 
 def train_tasks(
-    tasks: Sequence[Task], one: Callable[[Task], Dict[str, Any]]
+    tasks: Sequence[Task],
+    one: Callable[[Task], Dict[str, Any]],
+    apart: Sequence[str] = (),
 ) -> List[Dict[str, Any]]:
-    """As `train_each`. Raises typer.BadParameter for results of other settings; typer.Exit where a
-    training failed."""
+    """As `train_each`. Results of one system whose files differ in the seed alone are averaged, so
+    they have the same settings.
+
+    apart: settings that differ from seed to seed.
+
+    Raises typer.BadParameter for results of other settings; typer.Exit where a training failed.
+    """
+    for task in tasks:
+        alike = {k: v for k, v in task.settings.items() if k not in ("seed", *apart)}
+        for path in task.target.parent.glob(re.sub(r"_seed\d+\.", "_seed*.", task.target.name)):
+            found = srsly.read_json(path)["settings"]
+            if problem := other_settings(path, found, alike):
+                raise typer.BadParameter(problem)
     try:
         return train_each(tasks, one, typer.echo, command=command())
     except ValueError as err:
@@ -90,7 +104,7 @@ def made_once(folder: Path, make: Callable[[Path], Any], **source: Any) -> Path:
     """A folder of what a benchmark makes for its trainings: it is there whole or not at all, and
     made once.
 
-    make: fills the folder. source: all that it depends on, which is kept beside it.
+    make: fills the folder. source: all that it depends on, which is kept in it.
 
     Raises typer.BadParameter for a folder that was made from something else.
     """
@@ -207,10 +221,10 @@ def in_process(
     if not found and process.exitcode == -signal.SIGKILL:  # the system had no memory left
         found = {"limit": "memory"}
     if "limit" in found and cpu_seconds is None and gib is None:
-        raise RuntimeError(f"{function.__name__}{arguments} ran out of memory.")
+        raise RuntimeError(f"{function.__name__}() ran out of memory.")
     if found:
         return found
-    raise RuntimeError(f"{function.__name__}{arguments} ended with code {process.exitcode}.")
+    raise RuntimeError(f"{function.__name__}() ended with code {process.exitcode}.")
 
 
 def cpu_of(pid: Any) -> float:

@@ -11,6 +11,7 @@ makes it a training on one thread.
 """  # noqa: E501
 
 from collections import Counter
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
@@ -62,11 +63,12 @@ def run(
         **{part: str(data / f"{part}.spacy") for part in ("dev", "test")},
     }
     parts = (data / "train.spacy", data / "dev.spacy")
-    config = made_once(
-        output / "init",
-        lambda folder: init_cli(*parts, folder / CONFIG, minutes=minutes),
-        **{**source, "minutes": minutes},
-    )
+
+    def init(folder: Path) -> None:
+        with redirect_stdout(None):  # which names a file that is moved
+            init_cli(*parts, folder / CONFIG, minutes=minutes)
+
+    config = made_once(output / "init", init, **source, minutes=minutes)
     ours, theirs = util.load_config(config / CONFIG), init_spancat(data)
     for number in seed:
         settings.update(seed=number)
@@ -83,7 +85,7 @@ def train_one(config: Config, output: Path, settings: Dict[str, Any]) -> List[Di
     config["system"]["seed"] = settings["seed"]
     name = f"{settings['system'].replace(' ', '_')}_seed{settings['seed']}"
     task = Task(settings, output / f"{name}.json", config.to_str())
-    return train_tasks([task], train_and_score)
+    return train_tasks([task], train_and_score, ["minutes"])  # those that the other one took
 
 
 def init_spancat(data: Path) -> Config:

@@ -19,7 +19,7 @@ from thinc.api import Config
 
 from benchmarks import compare, tables
 from benchmarks.harness import Data, results_of, train_tasks
-from benchmarks.systems import CONFIGS, Systems
+from benchmarks.systems import CONFIGS, known
 from spacy_nested_ner.comparison.trainings import Task, better, examples_of, train
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
@@ -38,7 +38,9 @@ def run(
     documents: Data,
     output: compare.Output,
     minutes: Annotated[float, typer.Option(help="CPU time of each training")] = 5.0,
-    system: Systems = ["locate_and_label_ner"],  # noqa: B006
+    system: Annotated[List[str], typer.Option(help="Nested ones", callback=known)] = [
+        "locate_and_label_ner"
+    ],  # noqa: B006
     ngrams: Annotated[List[int], typer.Option(help="Longest of each spancat")] = [8, 20],  # noqa: B006
     seed: compare.Seeds = [0],  # noqa: B006
 ) -> None:

@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin
 
 from benchmarks.ablation import source_config, trained
 from benchmarks.harness import Output, Stopwatch, write_output
-from benchmarks.scores import Entity, Scored, best_threshold, found_by
+from benchmarks.scores import Entity, Found, Scored, best_threshold, found_by
 from benchmarks.systems import read
 from spacy_nested_ner.systems.mrc.questions import from_template, known_questions
 
@@ -124,10 +124,15 @@ def question(nlp: Language, label: str) -> str:
 
 def cell(scores: Scored, label: str, wanted: str) -> Cell:
     """What was found for one label, taken for the gold of another or the same."""
-    found = [[(as_label(e, wanted), s) for e, s in doc if e[2] == label] for doc in scores.found]
+
+    def answers(found: Found) -> Found:
+        return [[(as_label(e, wanted), s) for e, s in doc if e[2] == label] for doc in found]
+
+    again = scores.again
     gold = [{entity for entity in doc if entity[2] == wanted} for doc in scores.gold]
-    best_f1, threshold = best_threshold(Scored(found, gold))
-    chosen = Scored(found, gold).at(THRESHOLD)
+    of_label = Scored(answers(scores.found), gold, again and (lambda t: answers(again(t))))
+    best_f1, threshold = best_threshold(of_label)
+    chosen = of_label.at(THRESHOLD)
     right = sum(len(a & b) for a, b in zip(chosen, gold))
     precision = right / max(1, sum(map(len, chosen)))
     recall = right / max(1, sum(map(len, gold)))

@@ -54,7 +54,7 @@ def main(
         data = drawn(corpus, output, n, number)
         target = output / f"{n}_docs" / f"{SYSTEM}_seed{number}.json"
         tasks.append(Task({**settings, "corpus": str(data), "seed": number}, target))
-    train_tasks(tasks, one)
+    train_tasks(tasks, one, compare.OF_A_DRAW)
     report(output)
 
 

@@ -22,7 +22,7 @@ from spacy.tokens import Doc, DocBin
 from benchmarks import compare, tables
 from benchmarks.harness import Results, in_process, result_of
 from benchmarks.scores import found_by
-from benchmarks.systems import read
+from benchmarks.systems import System, read
 from spacy_nested_ner.comparison.trainings import Task
 from spacy_nested_ner.evaluation.data.picking import candidate, pick
 
@@ -35,7 +35,7 @@ FILE = "picking.json"
 def run(
     corpus: Annotated[Path, typer.Argument(help="Folder with train, dev and test.spacy")],
     output: Annotated[Path, typer.Argument(help=f"Folder for {FILE}")],
-    system: Annotated[str, typer.Option(help="Whose shipped config")] = "locate_and_label_ner",
+    system: System = "locate_and_label_ner",
     transformer: compare.Transformer = None,
     mixed_precision: compare.MixedPrecision = False,
     adversarial: Annotated[
@@ -66,6 +66,7 @@ def run(
         "dev_limit": dev_limit,
         "test_limit": test_limit,
     }
+    compare.check(settings)
     results = Results(output / FILE, **settings)
     docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
     shared = {**compare.BY_STEPS, **settings, "threads": threads, "gpu_id": gpu_id}

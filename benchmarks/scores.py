@@ -38,10 +38,10 @@ def found_by(nlp: Language, gold: List[Doc], name: str = "ner") -> Scored:
     pipe: Any = nlp.get_pipe(name)
     found_at = partial(_found_at, nlp, gold, pipe)
     lowest = min(LOWEST, pipe.cfg["threshold"])
-    with changed(pipe, threshold=lowest):
+    with changed(pipe, threshold=lowest):  # that of the pipeline may be none that it takes
         searchable = is_searchable(nlp, name)
-    expected = [entities_of(doc, pipe.key) for doc in gold]
-    return Scored(found_at(lowest), expected, None if searchable else found_at)
+    found, expected = found_at(lowest), [entities_of(doc, pipe.key) for doc in gold]
+    return Scored(found, expected, None if searchable else found_at)
 
 
 def _found_at(nlp: Language, gold: List[Doc], pipe: Any, threshold: float) -> Found:

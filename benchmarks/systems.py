@@ -40,13 +40,15 @@ EMBED: Dict[str, Any] = {
 }
 
 
-def known(names: List[str]) -> List[str]:
-    """Names of systems; typer.BadParameter for one that is none."""
-    if unknown := set(names).difference(SYSTEMS):
+def known(names: Any) -> Any:
+    """The name of a system, or a list of them; typer.BadParameter for one that is none."""
+    given = [names] if isinstance(names, str) else names
+    if unknown := set(given).difference(SYSTEMS):
         raise typer.BadParameter(f"No system is {unknown.pop()!r}: {', '.join(SYSTEMS)}.")
     return names
 
 
+System = Annotated[str, typer.Option(help="Whose shipped config", callback=known)]
 Systems = Annotated[List[str], typer.Option(help="Repeat for several", callback=known)]
 
 

@@ -25,10 +25,11 @@ from thinc.api import Config
 
 from benchmarks import compare, tables
 from benchmarks.harness import digest_of, made_once, results_of, train_tasks
-from benchmarks.systems import CONFIGS, read
+from benchmarks.systems import CONFIGS, known, read
 from spacy_nested_ner.cli.teach import teach_cli
 from spacy_nested_ner.comparison.trainings import Task, train_and_score
 from spacy_nested_ner.pipeline.gold import WEIGHTS
+from spacy_nested_ner.scale.pipelines import hash_of
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -48,7 +49,9 @@ def run(
     output: compare.Output,
     train_limit: Annotated[int, typer.Option(help="First training docs, with gold")] = 4000,
     minutes: Annotated[float, typer.Option(help="CPU time of each student")] = 8.0,
-    system: Annotated[str, typer.Option(help="Of the students")] = "locate_and_label_ner",
+    system: Annotated[
+        str, typer.Option(help="Of the students", callback=known)
+    ] = "locate_and_label_ner",
     way: Annotated[List[str], typer.Option(help="Repeat for several")] = WAYS,
     epochs: Annotated[int, typer.Option(help="Of pretraining")] = 10,
     seed: compare.Seeds = [0],  # noqa: B006
@@ -60,7 +63,7 @@ def run(
     data = made_once(
         output / "data",
         lambda folder: write_data(teacher, corpus, folder, train_limit),
-        **{"teacher": teacher, "train_limit": train_limit, "data": digest_of(corpus)},
+        **{"teacher": hash_of(teacher), "train_limit": train_limit, "data": digest_of(corpus)},
     )
     settings: Dict[str, Any] = {"teacher": Path(teacher).name, "corpus": str(corpus)}
     settings.update(train_limit=train_limit, minutes=minutes, student=system, gpu_id=-1)

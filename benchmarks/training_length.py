@@ -16,7 +16,7 @@ import typer
 from spacy import util
 
 from benchmarks import compare, tables
-from benchmarks.systems import CONFIGS, check_number, read
+from benchmarks.systems import CONFIGS, System, check_number, read
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -29,7 +29,7 @@ def run(
         List[int], typer.Option(min=1, help="First training docs; repeat for several")
     ],
     passes: Annotated[List[int], typer.Option(min=1, help="Over them; repeat for several")],
-    system: Annotated[str, typer.Option(help="Whose shipped config")] = "locate_and_label_ner",
+    system: System = "locate_and_label_ner",
     dev_limit: compare.DevLimit = 200,
     test_limit: compare.TestLimit = 0,
     seed: compare.Seeds = [0],  # noqa: B006

@@ -835,5 +835,6 @@ def test_a_cell_that_exceeded_a_lower_limit_is_measured_again() -> None:
     exceeded = {"limit": "time", **limits}
     assert growth.is_left(None, limits) and not growth.is_left({"seconds": 1.0}, limits)
     assert not growth.is_left(exceeded, limits)
-    assert not growth.is_left(exceeded, {**limits, "cell_seconds": 60})
-    assert growth.is_left(exceeded, {**limits, "cell_gib": 9.0})
+    assert not growth.is_left(exceeded, {"cell_seconds": 60, "cell_gib": 9.0})
+    assert growth.is_left(exceeded, {**limits, "cell_seconds": 121})
+    assert growth.is_left({**exceeded, "limit": "memory"}, {**limits, "cell_gib": 9.0})

@@ -168,7 +168,7 @@ class NestedNER(SavedPipe):
         return 1
 
     def _added(self, label: str, **details: Any) -> bool:
-        """Add a label that is not there yet."""
+        """As `add_label`, but its system is not told. Returns whether the label is new."""
         if not isinstance(label, str):
             raise ValueError(Errors.E187)
         if not label:

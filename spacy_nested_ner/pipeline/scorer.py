@@ -83,11 +83,11 @@ def _nested_keys(doc: Doc, spans_key: str) -> Set[str]:
 
 
 def span_set(doc: Doc, spans_key: str) -> Set[Entity]:
-    """Those under a key, without spans of whitespace alone."""
-    return {each for each in entities_of(doc, doc.spans.get(spans_key, [])) if each[0] < each[1]}
+    """Spans under a key as `places_of` gives them, without spans of whitespace alone."""
+    return {each for each in places_of(doc, doc.spans.get(spans_key, [])) if each[0] < each[1]}
 
 
-def entities_of(doc: Doc, spans: Iterable[Span]) -> List[Entity]:
+def places_of(doc: Doc, spans: Iterable[Span]) -> List[Entity]:
     """Spans by characters, so that texts which differ in whitespace alone can be compared. Where
     start equals end, a span is whitespace alone."""
     solid = solid_offsets(doc.text)

@@ -41,7 +41,7 @@ from spacy_nested_ner.evaluation.scores.entities import (
 from spacy_nested_ner.evaluation.scores.errors import KINDS, kind_of_error
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
-from spacy_nested_ner.pipeline.scorer import entities_of, solid_offsets
+from spacy_nested_ner.pipeline.scorer import places_of, solid_offsets
 from spacy_nested_ner.pipeline.sentences import set_sentences
 
 MANY_LANGUAGES = ("xx", "mul", "")
@@ -186,7 +186,7 @@ def _placed(doc: Doc, spans_key: str) -> Dict[Entity, Tuple[Span, Optional[float
     """Spans by their characters without whitespace, with their scores: those that are scored, see
     `read_entities`."""
     group = doc.spans.get(spans_key, [])
-    spans = dict(zip(entities_of(doc, group), group))
+    spans = dict(zip(places_of(doc, group), group))
     return {
         entity: (spans[entity], None if np.isnan(score) else round(score, 4))
         for entity, score in (read_entities(doc, spans_key) or {}).items()

@@ -10,7 +10,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_nested_ner.corpora.statistics import document_of, nesting
-from spacy_nested_ner.pipeline.scorer import Entity, entities_of, solid_offsets
+from spacy_nested_ner.pipeline.scorer import Entity, places_of, solid_offsets
 from spacy_nested_ner.pipeline.sentences import set_sentences
 from spacy_nested_ner.pipeline.tokens import is_space
 
@@ -139,7 +139,7 @@ def read_entities(doc: Doc, spans_key: str, ents: bool = False) -> Optional[Dict
     else:
         return None
     found: Dict[Entity, float] = {}
-    for entity, score in zip(entities_of(doc, spans), scores.tolist()):
+    for entity, score in zip(places_of(doc, spans), scores.tolist()):
         if entity[0] < entity[1]:
             found[entity] = float(np.fmax(score, found.get(entity, np.nan)))
     return found
