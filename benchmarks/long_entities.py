@@ -28,6 +28,7 @@ from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
+SYSTEM = ["locate_and_label_ner"]
 # First words of the groups, and depths.
 LENGTHS, DEPTHS = (1, 3, 6, 10, 20), (1, 2, 3, 4)
 
@@ -38,9 +39,7 @@ def run(
     documents: Data,
     output: compare.Output,
     minutes: Annotated[float, typer.Option(help="CPU time of each training")] = 5.0,
-    system: Annotated[List[str], typer.Option(help="Nested ones", callback=known)] = [
-        "locate_and_label_ner"
-    ],  # noqa: B006
+    system: Annotated[List[str], typer.Option(help="Nested ones", callback=known)] = SYSTEM,
     ngrams: Annotated[List[int], typer.Option(help="Longest of each spancat")] = [8, 20],  # noqa: B006
     seed: compare.Seeds = [0],  # noqa: B006
 ) -> None:
