@@ -18,6 +18,7 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 from thinc.api import Config
 
+from benchmarks import compare
 from benchmarks.ablations import Variants, table_of
 from benchmarks.harness import Output, Results, Stopwatch, in_process
 from benchmarks.scores import LENGTHS, at_best_threshold, found_by
@@ -56,8 +57,7 @@ def main(
     if transformer and "transformer" not in util.load_config(CONFIGS / f"{source}.cfg")["paths"]:
         other = f"--config {system}_transformer"
         raise typer.BadParameter(f"{source} has no transformer. Give {other}.")
-    if mixed_precision and not transformer:
-        raise typer.BadParameter("A CNN learns in float32. Leave out --mixed-precision.")
+    compare.check({"transformer": transformer, "mixed_precision": mixed_precision})
     settings = {"system": system, "train": str(train), "dev": str(dev), "steps": steps}
     if minutes:
         settings.update(steps=0, minutes=minutes)

@@ -208,12 +208,8 @@ def ratio_at(nlp: Language, docs: List[Doc], batch_size: int) -> float:
 
 
 def results_of_trials(output: Path, pattern: str) -> Dict[str, List[Dict[str, Any]]]:
-    """The results in each folder of a run whose name fits, by the names of the folders.
-
-    Raises typer.BadParameter if there are none.
-    """
-    folders = {folder.name: tables.results_in(folder) for folder in output.glob(pattern)}
-    found = {name: results for name, results in folders.items() if results}
+    """As those of `tables`; typer.BadParameter if there are none."""
+    found = tables.results_of_trials(output, pattern)
     if not found:
         raise typer.BadParameter(NO_RESULTS.format(folder=output))
     return found

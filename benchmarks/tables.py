@@ -29,6 +29,13 @@ def results_in(folder: Path) -> List[Result]:
     return sorted(results, key=lambda result: -result["f1"])
 
 
+def results_of_trials(output: Path, pattern: str = "*") -> Dict[str, List[Result]]:
+    """The results in each folder of a folder whose name fits, by the names of the folders that have
+    some."""
+    folders = {folder.name: results_in(folder) for folder in sorted(output.glob(pattern))}
+    return {name: results for name, results in folders.items() if results}
+
+
 def runnable(command: str) -> str:
     """What to type after `python` for a recorded command: older files name scripts that are
     modules of a package now."""

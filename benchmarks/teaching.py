@@ -63,7 +63,9 @@ def run(
     data = made_once(
         output / "data",
         lambda folder: write_data(teacher, corpus, folder, train_limit),
-        **{"teacher": hash_of(teacher), "train_limit": train_limit, "data": digest_of(corpus)},
+        teacher=hash_of(teacher),
+        train_limit=train_limit,
+        data=digest_of(corpus),
     )
     settings: Dict[str, Any] = {"teacher": Path(teacher).name, "corpus": str(corpus)}
     settings.update(train_limit=train_limit, minutes=minutes, student=system, gpu_id=-1)

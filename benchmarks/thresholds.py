@@ -15,7 +15,7 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from benchmarks.harness import Stopwatch, write_output
-from benchmarks.systems import CONFIGS, known
+from benchmarks.systems import CONFIGS
 from spacy_nested_ner.cli.pipelines import read_examples
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
 from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST
@@ -31,8 +31,10 @@ def main(
     seed: int = 0,
 ) -> None:
     """Train each system by its config; strict F1 of model-last on test, from raw text."""
-    known([f"{name}_ner" for name in system])
+    if unknown := [name for name in system if not (CONFIGS / f"{name}_cnn.cfg").is_file()]:
+        raise typer.BadParameter(f"There is no configs/{unknown[0]}_cnn.cfg.")
     torch.set_num_threads(1)
+    settings = {"corpus": str(corpus), "steps": steps, "dev_limit": dev_limit, "seed": seed}
     systems = {}
     typer.echo("| system | at the config's threshold | at that chosen on dev | best on test |")
     typer.echo("|---|---|---|---|")
@@ -41,7 +43,6 @@ def main(
             found = systems[name] = trained(name, corpus, Path(folder), steps, dev_limit, seed)
         cells = [f"{100 * found[key]['f']:.1f} ({found[key]['threshold']:.2f})" for key in COLUMNS]
         typer.echo(f"| {name} | {' | '.join(cells)} |")
-        settings = {"corpus": str(corpus), "steps": steps, "dev_limit": dev_limit, "seed": seed}
         write_output(output, {"settings": settings, "systems": systems})
 
 

@@ -125,10 +125,7 @@ def training_length(folder: str) -> str:
 
 def trials(folder: str) -> Dict[str, List[Dict[str, Any]]]:
     """The results in each folder of a folder of results."""
-    found = {
-        path.name: tables.results_in(path) for path in sorted((ROOT / RESULTS / folder).iterdir())
-    }
-    return {name: results for name, results in found.items() if results}
+    return tables.results_of_trials(ROOT / RESULTS / folder)
 
 
 def flat(found: Dict[str, List[Dict[str, Any]]]) -> List[Dict[str, Any]]:

@@ -600,7 +600,7 @@ def test_recall_is_that_of_length_and_that_of_depth() -> None:
         "predicted": np.array([True, False, True, True]),
         "right": np.array([True, False, True, False]),
     }
-    assert long_entities.recall(SimpleNamespace(**rows)) == {  # type: ignore[arg-type]
+    assert long_entities.recall(SimpleNamespace(**rows)) == {
         "by_length": {
             "1-2": {"gold": 2, "right": 1},
             "3-5": {"gold": 1, "right": 1},
@@ -672,7 +672,7 @@ def test_spancat_gets_the_cpu_time_that_the_other_config_took(tmp_path, monkeypa
 def test_random_sentences_have_as_many_entities_as_the_picked_ones() -> None:
     docs = [SimpleNamespace(spans={"sc": [None] * n}) for n in (3, 0, 2, 1, 4, 2)]
     settings = {"seed": 1, "start": 2, "pool": 3}
-    loop = picking.Loop(None, docs, settings)  # type: ignore[arg-type]
+    loop = picking.Loop(None, docs, settings)
     counts = [len(docs[i].spans["sc"]) for i in loop.order]
     assert loop.order != sorted(loop.order) and loop.first == loop.order[:2]
     for n_entities in range(13):
@@ -723,7 +723,7 @@ def test_labels_that_were_not_trained_beside_the_answers_for_others(monkeypatch)
         return scores.Scored(found, [{(0, 1, "A"), (2, 3, "A")}])
 
     monkeypatch.setattr(mrc_zero_shot, "found_by", found_by)
-    rows = mrc_zero_shot.not_trained(nlp, [], {"A": "own"})["A"]  # type: ignore[arg-type]
+    rows = mrc_zero_shot.not_trained(nlp, [], {"A": "own"})["A"]
     assert {name: tuple(row)[:2] for name, row in rows.items()} == {
         "not trained, question": (1.0, 0.5),
         "not trained, template": (0.0, 0.0),
@@ -820,6 +820,8 @@ def test_mistakes_are_named(tmp_path) -> None:
         (growth.app, ["run", out, "--axis", "word"], "No axis is 'word': words, "),
         (app_of(run_time.main), [str(tmp_path / "model"), data, "[1]"], "[1] is no JSON object"),
         (app_of(ablation.main), ["piqn", data, data, "--transformer", "x"], "piqn_transformer."),
+        (app_of(ablation.main), ["piqn", data, data, "--mixed-precision"], "learns in float32"),
+        (app_of(thresholds.main), [corpus, out, "--system", "x"], "no configs/x_cnn.cfg"),
     ):
         found = CliRunner().invoke(app, args)
         assert found.exit_code == 2 and problem in printed(found.output)

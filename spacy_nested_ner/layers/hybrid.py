@@ -7,6 +7,7 @@ from typing import List, Optional
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.layers.recurrent import BiRNN, last_states
 
 # Printable ASCII has 95 characters, from the space on.
@@ -100,8 +101,9 @@ class HybridWords(nn.Module):
             self.characters = CharacterEncoder(
                 char_embedding_width, char_width, char_cell, char_pooling
             )
-        self.dropout = nn.Dropout(0.0 if dropout is None else dropout)
-        self.dropout.fixed = dropout is not None  # type: ignore[assignment]
+        self.dropout = nn.Dropout(0.0)
+        if dropout is not None:
+            set_dropout(self.dropout, dropout, fixed=True)
         static = vectors_width if static_width is None or not vectors_width else static_width
         own = static + pos_width + char_width + embed_width
         self.tok2vec_in_rnn = tok2vec_in_rnn

@@ -7,6 +7,7 @@ from typing import List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.dropout import set_dropout
 from spacy_nested_ner.layers.gru import gru_states
 from spacy_nested_ner.layers.masks import of_padding
 from spacy_nested_ner.layers.pooling import words_at
@@ -35,8 +36,8 @@ class BiRNN(nn.Module):
         layer = CELLS[cell]
         self.ahead = nn.ModuleList(layer(w, hidden // 2, batch_first=True) for w in widths)
         self.back = nn.ModuleList(layer(w, hidden // 2, batch_first=True) for w in widths)
-        self.dropout = nn.Dropout(dropout)
-        self.dropout.fixed = True  # type: ignore[assignment]
+        self.dropout = nn.Dropout()
+        set_dropout(self.dropout, dropout, fixed=True)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """words: `(batch, words, width)`; mask: `(batch, words)` bool, real words first.
