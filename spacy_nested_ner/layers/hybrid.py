@@ -101,7 +101,7 @@ class HybridWords(nn.Module):
             self.characters = CharacterEncoder(
                 char_embedding_width, char_width, char_cell, char_pooling
             )
-        self.dropout = nn.Dropout(0.0)
+        self.dropout = nn.Dropout(dropout or 0.0)
         if dropout is not None:
             set_dropout(self.dropout, dropout, fixed=True)
         static = vectors_width if static_width is None or not vectors_width else static_width

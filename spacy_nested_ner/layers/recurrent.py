@@ -36,7 +36,7 @@ class BiRNN(nn.Module):
         layer = CELLS[cell]
         self.ahead = nn.ModuleList(layer(w, hidden // 2, batch_first=True) for w in widths)
         self.back = nn.ModuleList(layer(w, hidden // 2, batch_first=True) for w in widths)
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(dropout)
         set_dropout(self.dropout, dropout, fixed=True)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
