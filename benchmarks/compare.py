@@ -24,7 +24,15 @@ from benchmarks import tables
 from benchmarks.harness import NO_RESULTS, digest_of, peak, results_of, train_tasks
 from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
-from benchmarks.systems import CONFIGS, SYSTEMS, Systems, add_embed, read, use_transformer
+from benchmarks.systems import (
+    CONFIGS,
+    SYSTEMS,
+    Systems,
+    add_embed,
+    read,
+    use_transformer,
+    use_vectors,
+)
 from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
@@ -49,6 +57,9 @@ Embed = Annotated[
     bool,
     typer.Option(help="spaCy's features of a word beside the transformer, but for mrc_ner"),
 ]
+Vectors = Annotated[
+    Optional[str], typer.Option(help="Of the CNN: pipeline with static vectors that it reads, too")
+]
 FrozenLayers = Annotated[
     int, typer.Option(min=0, help="So many lower layers of the transformer do not learn")
 ]
@@ -66,6 +77,7 @@ BY_STEPS: Dict[str, Any] = {
     "frozen_layers": 0,
     "adversarial": None,
     "embed": False,
+    "vectors": None,
     "minutes": 0.0,
     "cpu_clock": False,
     "batch_size": 0,
@@ -105,6 +117,7 @@ def run(
     speed: Annotated[bool, typer.Option(help="Measure t(pipeline) / t(encoder), too")] = True,
     adversarial: Adversarial = None,
     embed: Embed = False,
+    vectors: Vectors = None,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -137,6 +150,8 @@ def check(settings: Dict[str, Any]) -> None:
     for name, why in NOT_OF_A_CNN.items():
         if settings.get(name) and not settings["transformer"]:
             raise typer.BadParameter(f"{why} Leave out --{name.replace('_', '-')}.")
+    if settings.get("vectors") and settings["transformer"]:
+        raise typer.BadParameter("A transformer reads no static vectors. Leave out --vectors.")
 
 
 def train_all(settings: Dict[str, Any], one_corpus: bool = True) -> List[Dict[str, Any]]:
@@ -183,6 +198,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
         use_transformer(config, settings["transformer"], **how)
     if settings["embed"]:
         add_embed(config)
+    if settings["vectors"]:
+        use_vectors(config, settings["vectors"])
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":

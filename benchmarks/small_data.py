@@ -36,6 +36,7 @@ def run(
     mixed_precision: compare.MixedPrecision = False,
     adversarial: compare.Adversarial = None,
     embed: compare.Embed = False,
+    vectors: compare.Vectors = None,
     frozen_layers: compare.FrozenLayers = 0,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,

@@ -79,6 +79,12 @@ def use_transformer(config: Dict[str, Any], name: str, **settings: Any) -> None:
     config["components"]["ner"]["model"]["tok2vec"].update(settings)
 
 
+def use_vectors(config: Dict[str, Any], pipeline: str) -> None:
+    """Let a shipped config for a CNN read static vectors, too."""
+    config["paths"]["vectors"] = pipeline
+    config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] = True
+
+
 def add_embed(config: Dict[str, Any]) -> None:
     """Let a `*_transformer.cfg` read `EMBED` beside its transformer; mrc_ner, whose encoder reads
     questions, too, stays as it is."""

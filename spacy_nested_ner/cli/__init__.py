@@ -26,6 +26,7 @@ from spacy_nested_ner.cli.pick import pick_cli
 from spacy_nested_ner.cli.predict import predict_cli
 from spacy_nested_ner.cli.teach import teach_cli
 from spacy_nested_ner.cli.threshold import threshold_cli
+from spacy_nested_ner.cli.vectors import vectors_cli
 from spacy_nested_ner.cli.visualize import visualize_cli
 
 nested_ner_cli = typer.Typer(
@@ -57,6 +58,7 @@ nested_ner_cli.command("pick")(pick_cli)
 nested_ner_cli.command("predict")(predict_cli)
 nested_ner_cli.command("teach")(teach_cli)
 nested_ner_cli.command("threshold")(threshold_cli)
+nested_ner_cli.command("vectors")(vectors_cli)
 nested_ner_cli.command("visualize")(visualize_cli)
 app.add_typer(nested_ner_cli)
 

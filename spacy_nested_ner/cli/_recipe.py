@@ -299,6 +299,12 @@ def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:
     return ACCURACY if factory in gaining else SPEED
 
 
+def use_vectors(config: Config, vectors: str) -> None:
+    """Let the CNN read the static vectors of a pipeline, too; before `use_encoder`."""
+    config["paths"]["vectors"] = vectors
+    config["components"][COMPONENT]["model"]["tok2vec"]["pretrained_vectors"] = True
+
+
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:
     """Put the encoder in place. Returns what it is, in words.
 
