@@ -8,7 +8,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from spacy_nested_ner.systems import ADVERSARIAL_FROM_FEW, BEST_FIRST, System, get_system
 
@@ -32,6 +32,8 @@ TIMING_SHARE, FEWEST_TIMED = 0.1, 4
 LONG_STEP, WORDS_OF_STEP = 2_000, 1_000
 # Words of a doc, from which a step over it takes gigabytes; docs/benchmarks.md has figures.
 LONG_DOC, LONG_DOC_OF_TRANSFORMER = 20_000, 2_000
+# Of the words: where fewer have a static vector, these are of other texts.
+FEWEST_KNOWN = 0.5
 # Each score on dev predicts it twice: to score it, and to choose the threshold that is saved.
 PREDICTIONS = 2
 # Of the time of a training, for scores on dev.
@@ -123,11 +125,13 @@ def recipe_for(
     spans_key: str,
     lang: str,
     optimize: Optional[str] = None,
+    vectors: Optional[str] = None,
 ) -> Recipe:
     """Choose system, encoder and number of steps.
 
     encoder: `CNN`, `LISTENER`, or folder or hub name of a pretrained transformer. optimize:
-    `ACCURACY`, `SPEED`, or None for what the number of sentences suggests.
+    `ACCURACY`, `SPEED`, or None for what the number of sentences suggests. vectors: folder or
+    package name of a pipeline with static vectors for a CNN; None for none.
 
     Raises ValueError if the data cannot be read or hold nothing to learn; ImportError if something
     is to be installed.
@@ -157,12 +161,18 @@ def recipe_for(
         optimize = goal_for(system.factory, encoder, train["sentences"])
         few = optimize is not None
         recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
+    unknown: List[str] = []
+    if vectors is not None:
+        known = known_words(vectors, encoder, train_path, lang)
+        use_vectors(config, vectors)
+        recipe.reasons["Vectors"] = known.in_words()
+        unknown = known.warnings()
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     recipe.words = train["tokens"]
     if batches := fit_batches(config, train):
         recipe.reasons["Batches"] = batches
-    recipe.warnings = [*lost, *too_long(longest, encoder), *of_data(report)]
+    recipe.warnings = [*lost, *unknown, *too_long(longest, encoder), *of_data(report)]
     recipe.batches = batches_of_a_pass(config)
     most = max(FEWEST_STEPS, MOST_PASSES * recipe.batches)
     recipe.set_steps(min(recipe.training["max_steps"], most))
@@ -299,8 +309,60 @@ def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:
     return ACCURACY if factory in gaining else SPEED
 
 
+class KnownWords(NamedTuple):
+    """Words of some data that have a static vector.
+
+    name: of the pipeline with the vectors. shape: rows and width of these. share: of the words.
+    """
+
+    name: str
+    shape: Tuple[int, int]
+    share: float
+
+    def in_words(self) -> str:
+        """For whoever reads the config."""
+        rows, width = self.shape
+        return (
+            f"{self.name}: {rows:,} of {width} numbers, for {self.share:.1%} of the words of the "
+            "training data"
+        )
+
+    def warnings(self) -> List[str]:
+        """One where most words have none."""
+        if self.share >= FEWEST_KNOWN:
+            return []
+        return [
+            f"{self.name} has a vector for only {self.share:.1%} of the words of the training "
+            "data. `nested-ner vectors` makes vectors for the words of your own texts."
+        ]
+
+
+def known_words(vectors: str, encoder: str, train_path: Path, lang: str) -> KnownWords:
+    """Which words of the training data have a vector. vectors, encoder, lang: see `recipe_for`.
+
+    Raises ValueError if there are no vectors, or if the encoder is no CNN, which alone reads them.
+    """
+    from spacy_nested_ner.cli.pipelines import blank_pipeline, load_pipeline
+    from spacy_nested_ner.corpora.docbin import read_docs
+
+    if encoder not in (CNN, LISTENER):
+        raise ValueError("--vectors applies only to a CNN. With a transformer, leave it out.")
+    vocab = load_pipeline(vectors).vocab
+    if not vocab.vectors_length:
+        raise ValueError(
+            f"{vectors} has no static vectors. `nested-ner vectors` and `spacy init vectors` make "
+            "a pipeline that has some."
+        )
+    nlp = blank_pipeline(lang)  # whose tokens are those that it learns from
+    docs = map(nlp.make_doc, (doc.text for doc in read_docs(train_path, nlp.vocab)))
+    words = [token.text for doc in docs for token in doc if not token.is_space]
+    share = sum(map(vocab.has_vector, words)) / max(1, len(words))
+    return KnownWords(vectors, vocab.vectors.shape, share)
+
+
 def use_vectors(config: Config, vectors: str) -> None:
-    """Let the CNN read the static vectors of a pipeline, too; before `use_encoder`."""
+    """Let the CNN of a shipped config read the static vectors of a pipeline, too; before
+    `use_encoder`."""
     config["paths"]["vectors"] = vectors
     config["components"][COMPONENT]["model"]["tok2vec"]["pretrained_vectors"] = True
 

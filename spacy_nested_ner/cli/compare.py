@@ -11,7 +11,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.init import DevArg
-from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
+from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg, VectorsOpt
 from spacy_nested_ner.cli.output import failing, warn_of
 
 if TYPE_CHECKING:
@@ -59,15 +59,17 @@ class Plan:
     spans_key: str
     lang: str
     gpu_id: int
+    vectors: Optional[str] = None
 
     def to_dict(self) -> Dict[str, Any]:
         """As their results tell it, with a digest of the files that it names."""
         from spacy_nested_ner.cli._recipe import CNN, LISTENER
         from spacy_nested_ner.comparison.provenance import digest
 
-        encoder = Path(self.encoder)
-        is_folder = self.encoder not in (CNN, LISTENER) and encoder.is_dir()
-        own = sorted(encoder.iterdir()) if is_folder else []
+        encoder = [] if self.encoder in (CNN, LISTENER) else [Path(self.encoder)]
+        vectors = [Path(self.vectors) / "vocab"] if self.vectors else []
+        folders = [folder for folder in (*encoder, *vectors) if folder.is_dir()]
+        own = [path for folder in folders for path in sorted(folder.iterdir())]
         own = [path for path in own if not path.name.startswith(".")]  # what a file manager adds
         contents = [part for path in (self.train, self.dev, self.test) for part in _contents(path)]
         contents += [path.read_bytes() for path in own if path.is_file()]
@@ -82,6 +84,7 @@ def compare_cli(
     output_path: OutputArg,
     system: SystemOpt = None,
     encoder: EncoderOpt = "cnn",
+    vectors: VectorsOpt = None,
     minutes: MinutesOpt = 10.0,
     seed: SeedOpt = [0],  # noqa: B006
     cpu_clock: CpuClockOpt = False,
@@ -105,7 +108,16 @@ def compare_cli(
     failed: Optional[Unfinished] = None
     with failing("Cannot compare systems."):
         plan = Plan(
-            train_path, dev_path, test_path, encoder, minutes, cpu_clock, spans_key, lang, gpu_id
+            train_path,
+            dev_path,
+            test_path,
+            encoder,
+            minutes,
+            cpu_clock,
+            spans_key,
+            lang,
+            gpu_id,
+            vectors,
         )
         try:
             results = _results(_names(system), seed, output_path, plan)
@@ -173,6 +185,10 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     _recipe.check_learnable(report, lang)
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
     warn_of([*_recipe.too_long(longest, encoder), *_recipe.of_data(report)])
+    if plan.vectors is not None:
+        known = _recipe.known_words(plan.vectors, encoder, train, lang)
+        msg.info(f"Vectors: {known.in_words()}")
+        warn_of(known.warnings())
     batches = ""
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
     words = itertools.accumulate(lengths[dev])
@@ -180,6 +196,8 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     found = {}
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
+        if plan.vectors is not None:
+            _recipe.use_vectors(config, plan.vectors)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit

@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 import typer
 from wasabi import msg
 
-from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg
+from spacy_nested_ner.cli.options import GpuOpt, LangOpt, SpansKeyOpt, TrainArg, VectorsOpt
 from spacy_nested_ner.cli.output import failing, keep_inputs, warn_of
 
 
@@ -56,6 +56,7 @@ def init_cli(
     dev_path: DevArg,
     config_path: ConfigArg,
     encoder: EncoderOpt = "cnn",
+    vectors: VectorsOpt = None,
     optimize: OptimizeOpt = None,
     minutes: MinutesOpt = None,
     spans_key: SpansKeyOpt = "sc",
@@ -72,7 +73,7 @@ def init_cli(
             raise ValueError(f"{config_path} already exists. Choose another name, or use --force.")
         keep_inputs(config_path, train_path, dev_path)
         goal = optimize.value if optimize else None
-        recipe = recipe_for(train_path, dev_path, encoder, spans_key, lang, goal)
+        recipe = recipe_for(train_path, dev_path, encoder, spans_key, lang, goal, vectors)
         if minutes is not None:
             recipe.fit_time(minutes, gpu_id)
         with written_together([config_path]) as drafts:

@@ -35,6 +35,14 @@ WithoutOpt = Annotated[
         show_default=False,
     ),
 ]
+VectorsOpt = Annotated[
+    Optional[str],
+    typer.Option(
+        help="For a CNN: folder or package name of a pipeline with static vectors, which it reads, "
+        "too",
+        show_default=False,
+    ),
+]
 TextOpt = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column with the texts")]
 
 

@@ -4,7 +4,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Iterable
+from typing import TYPE_CHECKING, Annotated, Iterable, Tuple
 
 import typer
 from wasabi import msg
@@ -50,10 +50,8 @@ def vectors_cli(
         use_gpu(gpu_id)
         nlp = blank_pipeline(lang)
         reading = UsableTexts(nlp.max_length)
-        usable = (each for _, each in reading.usable(texts))
-        counts = count_words(
-            blank_pipeline(lang), tqdm(usable, unit=" texts", mininterval=1.0, disable=None)
-        )
+        usable = tqdm(reading.usable(texts), unit=" texts", mininterval=1.0, disable=None)
+        counts = count_words(blank_pipeline(lang), usable)
         if not counts:
             raise ValueError(f"{texts_path} has no words. {reading.left_out()}".strip())
         frequent = [word for word, _ in counts.most_common(words)]
@@ -68,7 +66,7 @@ def vectors_cli(
             nlp.to_disk(draft)
     if reading.unusable:
         msg.warn(reading.left_out())
-    read = sum(counts[nlp.vocab.strings[key]] for key in nlp.vocab.vectors.keys())
+    read = sum(counts[nlp.vocab.strings[key]] for key in nlp.vocab.vectors)
     n_words, n_numbers = nlp.vocab.vectors.shape
     msg.good(
         f"{n_words:,} words with a vector of {n_numbers} numbers. They are "
@@ -77,15 +75,17 @@ def vectors_cli(
     typer.echo(str(output_path.resolve()))
 
 
-def count_words(nlp: "Language", texts: Iterable[str]) -> "Counter[str]":
-    """How often each token occurs in the texts, but for those of whitespace."""
+def count_words(nlp: "Language", texts: Iterable[Tuple[str, str]]) -> "Counter[str]":
+    """How often each token occurs in the texts, but for those of whitespace. texts: behind their
+    ids. The words stay in the vocab of the pipeline."""
     from spacy_nested_ner.scale.inputs import batched
     from spacy_nested_ner.scale.pipelines import LoadedPipeline
 
     pipeline = LoadedPipeline(nlp)
     counts: Counter[str] = Counter()
     for batch in batched(texts, BATCH):
-        with pipeline.zone(batch):
-            for doc in map(nlp.make_doc, batch):
+        batch_texts = [text for _, text in batch]
+        with pipeline.zone(batch_texts):
+            for doc in map(nlp.make_doc, batch_texts):
                 counts.update(token.text for token in doc if not token.is_space)
     return counts

@@ -1,6 +1,6 @@
-"""Static vectors of words, made by a pretrained encoder that reads each word alone (Bommasani et al.
-2020, *Interpreting Pretrained Contextualized Representations*, "decontextualized"). A CNN that reads
-them, too, knows something of words that no annotated sentence has."""
+"""Static vectors of words from a pretrained encoder, which reads each word alone (Bommasani et al.
+2020, *Interpreting Pretrained Contextualized Representations*). A CNN that reads them, too, knows
+something of words that no annotated sentence has."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _read_alone(
         found += [to_numpy(vectors) for vectors in model.predict(docs)]
     states = np.concatenate(found) if found else np.zeros((0, 1), dtype="f")
     has_pieces = states.any(axis=1)
-    return [word for word, has in zip(words, has_pieces) if has], states[has_pieces]
+    return [words[i] for i in np.flatnonzero(has_pieces).tolist()], states[has_pieces]
 
 
 def principal(states: np.ndarray, width: int) -> np.ndarray:

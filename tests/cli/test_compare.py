@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, List
 
+import numpy as np
 import pytest
 import spacy
 import srsly
@@ -256,13 +257,14 @@ def test_a_folder_called_cnn_is_no_encoder(corpus, tmp_path, monkeypatch, encode
 
 
 def test_all_that_a_result_depends_on_is_in_its_digest(tmp_path) -> None:
-    paths = [tmp_path / name for name in ("train", "dev.spacy", "test.spacy", "bert")]
-    for folder in (paths[0], paths[3]):
-        folder.mkdir()
+    paths = [tmp_path / name for name in ("train", "dev.spacy", "test.spacy", "bert", "words")]
+    for folder in (paths[0], paths[3], paths[4] / "vocab"):
+        folder.mkdir(parents=True)
     files = [paths[0] / "a.spacy", paths[0] / "b.spacy", *paths[1:3], paths[3] / "weights"]
+    files.append(paths[4] / "vocab" / "vectors")
     for file in files:
         file.write_bytes(b"1")
-    plan = Plan(*paths[:3], str(paths[3]), 1.0, False, "sc", "en", -1)
+    plan = Plan(*paths[:3], str(paths[3]), 1.0, False, "sc", "en", -1, str(paths[4]))
     found = [plan.to_dict()["data"]]
     (paths[3] / ".DS_Store").write_bytes(b"2")
     assert plan.to_dict()["data"] == found[0]
@@ -277,6 +279,21 @@ def test_dev_is_scored_by_its_first_words(corpus, monkeypatch, words, limit) -> 
     monkeypatch.setattr("spacy_nested_ner.cli.compare.SCORED_WORDS", words)
     found = _configs(["spancat"], plan_of(corpus, "cnn"))
     assert found["spancat"]["corpora"]["dev"]["limit"] == limit
+
+
+def test_a_cnn_that_reads_static_vectors(corpus, tmp_path, capsys) -> None:
+    nlp = spacy.blank("en")
+    nlp.vocab.set_vector("gene", np.ones(3, dtype="f"))
+    nlp.to_disk(tmp_path / "words")
+    vectors = str(tmp_path / "words")
+    systems = ["spancat", "piqn_ner"]
+    found = _configs(systems, replace(plan_of(corpus, "cnn"), vectors=vectors))
+    assert "for only" in " ".join(capsys.readouterr().out.split())
+    for config in found.values():
+        assert config["paths"]["vectors"] == vectors
+        assert config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] is True
+    with pytest.raises(ValueError, match="--vectors applies only to a CNN"):
+        _configs(systems, replace(plan_of(corpus, "some/bert"), vectors=vectors))
 
 
 def test_each_training_has_its_seed_and_the_score_of_its_key(corpus, tmp_path, monkeypatch) -> None:
