@@ -174,6 +174,21 @@ def test_a_report_of_nothing(benchmark, tmp_path) -> None:
     assert found.exit_code == 2 and "Use the command `run` first" in found.output
 
 
+def test_static_vectors_of_a_cnn(tmp_path) -> None:
+    settings = {**compare.BY_STEPS, "corpus": "corpus", "seed": 0, "vectors": "words"}
+    settings.update(steps=2, dev_limit=0, eval_frequency=1)
+    for system in SYSTEMS:
+        config = compare.training_config({**settings, "system": system})
+        assert config["paths"]["vectors"] == "words"
+        assert config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] is True
+    args = ["run", str(tmp_path), str(tmp_path), "--vectors", "words", "--transformer", "name"]
+    found = CliRunner().invoke(compare.app, args)
+    assert found.exit_code == 2 and "Leave out --vectors" in found.output
+    assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN with vectors"
+    settings["vectors"] = None
+    assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN"
+
+
 def test_frozen_encoder_and_adversarial_training(tmp_path) -> None:
     args = ["run", str(tmp_path), str(tmp_path / "out"), "--frozen", "--adversarial", "1"]
     found = CliRunner().invoke(compare.app, args)

@@ -167,6 +167,8 @@ def recipe_for(
         use_vectors(config, vectors)
         recipe.reasons["Vectors"] = known.in_words()
         unknown = known.warnings()
+    elif encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
+        recipe.reasons["Vectors"] = "none; with so few sentences, `nested-ner vectors` gains much"
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     recipe.words = train["tokens"]

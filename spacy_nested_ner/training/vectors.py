@@ -4,6 +4,7 @@ something of words that no annotated sentence has."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Callable, Iterable, List, Sequence, Tuple
 
 import numpy as np
@@ -41,7 +42,10 @@ def add_vectors(
         raise ValueError("There is no word that the encoder can read.")
     keys = [nlp.vocab.strings.add(word) for word in known]
     nlp.vocab.vectors = Vectors(
-        strings=nlp.vocab.strings, data=principal(states, width), keys=keys, name=name
+        strings=nlp.vocab.strings,
+        data=principal(states, width),
+        keys=keys,
+        name=Path(name).name,  # goes into the meta.json of what learns with them
     )
 
 

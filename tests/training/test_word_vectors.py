@@ -48,7 +48,7 @@ def test_a_vector_is_of_the_pieces_of_its_word_alone(tiny_bert) -> None:
             states.append(encoder(**pieces).last_hidden_state[0, 1:-1].mean(0).numpy())
     nlp = spacy.blank("en")
     add_vectors(nlp, str(tiny_bert), WORDS, 3)
-    assert nlp.vocab.vectors.shape == (4, 3)
+    assert nlp.vocab.vectors.shape == (4, 3) and nlp.vocab.vectors.name == tiny_bert.name
     expected = principal(np.stack(states), 3)
     found = np.stack([nlp.vocab[word].vector for word in read])
     # A component may point either way.
