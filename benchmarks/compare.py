@@ -58,7 +58,7 @@ Embed = Annotated[
     typer.Option(help="spaCy's features of a word beside the transformer, but for mrc_ner"),
 ]
 Vectors = Annotated[
-    Optional[str], typer.Option(help="Of the CNN: pipeline with static vectors that it reads, too")
+    Optional[str], typer.Option(help="Of a CNN: pipeline whose static vectors it reads, too")
 ]
 FrozenLayers = Annotated[
     int, typer.Option(min=0, help="So many lower layers of the transformer do not learn")
@@ -150,7 +150,7 @@ def check(settings: Dict[str, Any]) -> None:
     for name, why in NOT_OF_A_CNN.items():
         if settings.get(name) and not settings["transformer"]:
             raise typer.BadParameter(f"{why} Leave out --{name.replace('_', '-')}.")
-    if settings.get("vectors") and settings["transformer"]:
+    if settings.get("vectors") is not None and settings["transformer"]:
         raise typer.BadParameter("A transformer reads no static vectors. Leave out --vectors.")
 
 
@@ -198,7 +198,7 @@ def training_config(settings: Dict[str, Any]) -> Config:
         use_transformer(config, settings["transformer"], **how)
     if settings["embed"]:
         add_embed(config)
-    if settings["vectors"]:
+    if settings["vectors"] is not None:
         use_vectors(config, settings["vectors"])
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]

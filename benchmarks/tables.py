@@ -89,7 +89,8 @@ def _by_number(option: Tuple[str, str]) -> Tuple[str, int, str]:
 def budget_of(result: Result) -> Budget:
     """Of a result; see `Budget`."""
     settings = result["settings"]
-    cnn = "CNN with vectors" if settings.get("vectors") else "CNN"
+    vectors = settings.get("vectors")
+    cnn = f"CNN, {Path(vectors).name}" if vectors else "CNN"
     encoder = Path(settings["transformer"]).name if settings.get("transformer") else cnn
     limit, clock = settings.get("train_limit"), "CPU " if settings.get("cpu_clock") else ""
     corpus = Path(settings["corpus"]).name

@@ -184,7 +184,7 @@ def test_static_vectors_of_a_cnn(tmp_path) -> None:
     args = ["run", str(tmp_path), str(tmp_path), "--vectors", "words", "--transformer", "name"]
     found = CliRunner().invoke(compare.app, args)
     assert found.exit_code == 2 and "Leave out --vectors" in found.output
-    assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN with vectors"
+    assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN, words"
     settings["vectors"] = None
     assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN"
 

@@ -14,6 +14,7 @@ from spacy_nested_ner.systems import ADVERSARIAL_FROM_FEW, BEST_FIRST, System, g
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.vectors import Vectors
     from thinc.api import Config
 
 CNN, LISTENER = "cnn", "listener"
@@ -138,6 +139,7 @@ def recipe_for(
     """
     from spacy_nested_ner.cli.inspect import inspect
 
+    static = None if vectors is None else load_vectors(vectors, encoder, lang)
     report = inspect(train_path, dev_path, spans_key, lang)
     if not report["dev"]["entities"]:
         raise ValueError(
@@ -162,13 +164,15 @@ def recipe_for(
         few = optimize is not None
         recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
     unknown: List[str] = []
-    if vectors is not None:
-        known = known_words(vectors, encoder, train_path, lang)
+    if vectors is not None and static is not None:
+        known = known_words(vectors, static, train_path, lang)
         use_vectors(config, vectors)
         recipe.reasons["Vectors"] = known.in_words()
         unknown = known.warnings()
     elif encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
-        recipe.reasons["Vectors"] = "none; with so few sentences, `nested-ner vectors` gains much"
+        recipe.reasons["Vectors"] = (
+            "none; from few sentences a CNN learns more with `nested-ner vectors`"
+        )
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     recipe.words = train["tokens"]
@@ -312,7 +316,7 @@ def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:
 
 
 class KnownWords(NamedTuple):
-    """Words of some data that have a static vector.
+    """Which words of the training data have a static vector.
 
     name: of the pipeline with the vectors. shape: rows and width of these. share: of the words.
     """
@@ -325,8 +329,8 @@ class KnownWords(NamedTuple):
         """For whoever reads the config."""
         rows, width = self.shape
         return (
-            f"{self.name}: {rows:,} of {width} numbers, for {self.share:.1%} of the words of the "
-            "training data"
+            f"{self.name}: {rows:,} of width {width}; they cover {self.share:.1%} of the words of "
+            "the training data"
         )
 
     def warnings(self) -> List[str]:
@@ -334,32 +338,55 @@ class KnownWords(NamedTuple):
         if self.share >= FEWEST_KNOWN:
             return []
         return [
-            f"{self.name} has a vector for only {self.share:.1%} of the words of the training "
-            "data. `nested-ner vectors` makes vectors for the words of your own texts."
+            f"{self.name} has no vector for {1 - self.share:.1%} of the words of the training "
+            "data. Give `nested-ner vectors` texts such as these, the annotated ones included."
         ]
 
 
-def known_words(vectors: str, encoder: str, train_path: Path, lang: str) -> KnownWords:
-    """Which words of the training data have a vector. vectors, encoder, lang: see `recipe_for`.
+def load_vectors(name: str, encoder: str, lang: str) -> Vectors:
+    """The static vectors of a pipeline. name: folder or package. encoder, lang: see `recipe_for`.
 
-    Raises ValueError if there are no vectors, or if the encoder is no CNN, which alone reads them.
+    Raises ValueError if there are none, if they are of another language, which spaCy does not take,
+    or if the encoder is no CNN, which alone reads them.
     """
-    from spacy_nested_ner.cli.pipelines import blank_pipeline, load_pipeline
-    from spacy_nested_ner.corpora.docbin import read_docs
+    from spacy_nested_ner.cli.pipelines import load_pipeline
+    from spacy_nested_ner.encoders.word_features import vectors_width
 
     if encoder not in (CNN, LISTENER):
         raise ValueError("--vectors applies only to a CNN. With a transformer, leave it out.")
-    vocab = load_pipeline(vectors).vocab
-    if not vocab.vectors_length:
+    if not name:
+        raise ValueError("--vectors is empty. Give a folder or a package, or leave it out.")
+    nlp = load_pipeline(name)
+    if not vectors_width(nlp.vocab):
         raise ValueError(
-            f"{vectors} has no static vectors. `nested-ner vectors` and `spacy init vectors` make "
-            "a pipeline that has some."
+            f"{name} has no static vectors. `nested-ner vectors` and `spacy init vectors` make a "
+            "pipeline that has some."
         )
-    nlp = blank_pipeline(lang)  # whose tokens are those that it learns from
-    docs = map(nlp.make_doc, (doc.text for doc in read_docs(train_path, nlp.vocab)))
-    words = [token.text for doc in docs for token in doc if not token.is_space]
-    share = sum(map(vocab.has_vector, words)) / max(1, len(words))
-    return KnownWords(vectors, vocab.vectors.shape, share)
+    if nlp.lang != lang:
+        raise ValueError(
+            f"{name} has vectors for language {nlp.lang!r}, and the data are of {lang!r}. Set "
+            "--lang here, or when you make the vectors."
+        )
+    return nlp.vocab.vectors
+
+
+def known_words(name: str, vectors: Vectors, train_path: Path, lang: str) -> KnownWords:
+    """Look up the words that a pipeline learns from. vectors: see `load_vectors`."""
+    import torch
+    from thinc.api import NumpyOps
+
+    from spacy_nested_ner.cli.pipelines import blank_pipeline, read_examples
+    from spacy_nested_ner.encoders.word_features import static_rows
+
+    nlp, ops = blank_pipeline(lang), NumpyOps()
+    nlp.vocab.vectors = vectors
+    words = known = 0
+    for doc in (eg.predicted for eg in read_examples(nlp, train_path)):
+        is_word = [not token.is_space for token in doc]
+        words += sum(is_word)
+        has_vector = static_rows([doc], ops).any(dim=1)
+        known += int(has_vector[torch.tensor(is_word)].sum())
+    return KnownWords(name, vectors.shape, known / max(1, words))
 
 
 def use_vectors(config: Config, vectors: str) -> None:

@@ -67,7 +67,7 @@ class Plan:
         from spacy_nested_ner.comparison.provenance import digest
 
         encoder = [] if self.encoder in (CNN, LISTENER) else [Path(self.encoder)]
-        vectors = [Path(self.vectors) / "vocab"] if self.vectors else []
+        vectors = [] if self.vectors is None else [Path(self.vectors) / "vocab"]
         folders = [folder for folder in (*encoder, *vectors) if folder.is_dir()]
         own = [path for folder in folders for path in sorted(folder.iterdir())]
         own = [path for path in own if not path.name.startswith(".")]  # what a file manager adds
@@ -181,12 +181,14 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
 
     train, dev, encoder = plan.train, plan.dev, plan.encoder
     spans_key, lang = plan.spans_key, plan.lang
+    vectors = plan.vectors
+    static = None if vectors is None else _recipe.load_vectors(vectors, encoder, lang)
     report = inspect(train, dev, spans_key, lang)
     _recipe.check_learnable(report, lang)
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
     warn_of([*_recipe.too_long(longest, encoder), *_recipe.of_data(report)])
-    if plan.vectors is not None:
-        known = _recipe.known_words(plan.vectors, encoder, train, lang)
+    if vectors is not None and static is not None:
+        known = _recipe.known_words(vectors, static, train, lang)
         msg.info(f"Vectors: {known.in_words()}")
         warn_of(known.warnings())
     batches = ""
@@ -196,8 +198,8 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     found = {}
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
-        if plan.vectors is not None:
-            _recipe.use_vectors(config, plan.vectors)
+        if vectors is not None:
+            _recipe.use_vectors(config, vectors)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit

@@ -38,8 +38,8 @@ WithoutOpt = Annotated[
 VectorsOpt = Annotated[
     Optional[str],
     typer.Option(
-        help="For a CNN: folder or package name of a pipeline with static vectors, which it reads, "
-        "too",
+        help="For a CNN: folder or package name of a pipeline whose static vectors it reads beside "
+        "its own features",
         show_default=False,
     ),
 ]

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Iterable, Tuple
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 OutputArg = Annotated[
     Path, typer.Argument(metavar="OUTPUT", help="Folder for a pipeline that has the vectors")
 ]
-WordsOpt = Annotated[int, typer.Option(min=1, help="The most frequent words: at most so many")]
-WidthOpt = Annotated[int, typer.Option(min=1, help="Numbers in a vector")]
+MARKER = "meta.json"  # of a pipeline
+WordsOpt = Annotated[int, typer.Option(min=2, help="Number of words, the most frequent ones")]
+WidthOpt = Annotated[int, typer.Option(min=1, help="Width of the vectors")]
 
 
 def vectors_cli(
@@ -41,21 +43,25 @@ def vectors_cli(
     """
     from tqdm import tqdm
 
+    from spacy_nested_ner.encoders.pretrained import read_config
     from spacy_nested_ner.files import written_folder
-    from spacy_nested_ner.training.vectors import add_vectors
+    from spacy_nested_ner.training.vectors import VECTORS, add_vectors
 
     with failing("Cannot make vectors. Nothing was written."):
-        check_replaced(output_path, "meta.json", Path(encoder), texts_path / "texts")
+        check_replaced(output_path, MARKER, Path(encoder), texts_path / "texts")
+        check_no_components(output_path)
+        read_config(VECTORS, encoder)  # there may be many texts to read before it is loaded
         texts = file_texts(texts_path, text, output_path)
         use_gpu(gpu_id)
         nlp = blank_pipeline(lang)
-        reading = UsableTexts(nlp.max_length)
+        reading = UsableTexts()
         usable = tqdm(reading.usable(texts), unit=" texts", mininterval=1.0, disable=None)
+        # The words of the texts stay in the vocab of the pipeline that reads them.
         counts = count_words(blank_pipeline(lang), usable)
         if not counts:
             raise ValueError(f"{texts_path} has no words. {reading.left_out()}".strip())
         frequent = [word for word, _ in counts.most_common(words)]
-        with written_folder(output_path, marker="meta.json") as draft:
+        with written_folder(output_path, marker=MARKER) as draft:
             add_vectors(
                 nlp,
                 encoder,
@@ -67,25 +73,35 @@ def vectors_cli(
     if reading.unusable:
         msg.warn(reading.left_out())
     read = sum(counts[nlp.vocab.strings[key]] for key in nlp.vocab.vectors)
-    n_words, n_numbers = nlp.vocab.vectors.shape
+    n_vectors, n_dims = nlp.vocab.vectors.shape
     msg.good(
-        f"{n_words:,} words with a vector of {n_numbers} numbers. They are "
-        f"{read / counts.total():.1%} of the words of the texts."
+        f"{n_vectors:,} vectors of width {n_dims}. They cover {read / counts.total():.1%} of the "
+        "words of the texts."
     )
     typer.echo(str(output_path.resolve()))
 
 
+def check_no_components(path: Path) -> None:
+    """Raises ValueError for a folder with a pipeline of components: a trained one would be lost."""
+    import srsly
+
+    if (path / MARKER).is_file() and srsly.read_json(path / MARKER).get("pipeline"):
+        raise ValueError(f"{path} has a pipeline with components. Give another folder.")
+
+
 def count_words(nlp: "Language", texts: Iterable[Tuple[str, str]]) -> "Counter[str]":
-    """How often each token occurs in the texts, but for those of whitespace. texts: behind their
-    ids. The words stay in the vocab of the pipeline."""
+    """How often each token occurs in texts of any length, but for those of whitespace. texts:
+    behind their ids."""
+    from spacy_nested_ner.pipeline.tokens import make_doc
     from spacy_nested_ner.scale.inputs import batched
     from spacy_nested_ner.scale.pipelines import LoadedPipeline
 
+    nlp.max_length = sys.maxsize  # a limit for parsers, and this is a tokenizer alone
     pipeline = LoadedPipeline(nlp)
     counts: Counter[str] = Counter()
     for batch in batched(texts, BATCH):
         batch_texts = [text for _, text in batch]
         with pipeline.zone(batch_texts):
-            for doc in map(nlp.make_doc, batch_texts):
-                counts.update(token.text for token in doc if not token.is_space)
+            for each in batch_texts:
+                counts.update(token.text for token in make_doc(nlp, each) if not token.is_space)
     return counts

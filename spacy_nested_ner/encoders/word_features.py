@@ -1,6 +1,6 @@
 """What words look like beside their context: static vectors, tags and characters of docs."""
 
-from typing import List, NamedTuple
+from typing import Any, List, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from spacy.attrs import ORTH
 from spacy.tokens import Doc
 from spacy.vectors import Mode, Vectors
 from spacy.vocab import Vocab
-from thinc.api import NumpyOps, Ops, get_array_module
+from thinc.api import Model, NumpyOps, Ops, get_array_module
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
@@ -16,6 +16,8 @@ from spacy_nested_ner.encoders.words import to_torch
 from spacy_nested_ner.layers.hybrid import END, FIRST_CHARACTER, N_PRINTABLE, UNKNOWN
 
 TAG_SEED = 0
+STATIC_VECTORS = "static_vectors"
+"""Name of spaCy's layer that reads the vectors of the vocab."""
 
 
 class WordForms(NamedTuple):
@@ -80,6 +82,24 @@ def vectors_width(vocab: Vocab) -> int:
     """Width of the vectors of the vocab, 0 if there are none."""
     rows, width = vocab.vectors.shape
     return width if rows else 0
+
+
+def missing_vectors(model: Model[Any, Any], vocab: Vocab) -> Optional[str]:
+    """What is wrong, if a layer of spaCy's in a model learned to read static vectors of another
+    width than the vocab has, or the vocab has none; spaCy stops at such a layer with an IndexError
+    or goes on without a word."""
+    width = vectors_width(vocab)
+    for node in model.walk():
+        learned = node.maybe_get_dim("nM")
+        if node.name == STATIC_VECTORS and (not width or learned not in (None, width)):
+            has = f"has vectors of width {width}" if width else "has none"
+            wanted = f" of width {learned}" if learned else ""
+            return (
+                f"its encoder reads static vectors{wanted}, and the vocab of the docs {has}. Give "
+                "the pipeline those that the encoder learns or learned with: --paths.vectors for "
+                "`spacy train`, nlp.vocab.vectors = trained.vocab.vectors in Python"
+            )
+    return None
 
 
 def attribute(docs: List[Doc], attr: int | str) -> np.ndarray:

@@ -23,6 +23,7 @@ from spacy.errors import Errors
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples
+from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_nested_ner.device import own_draws
@@ -40,6 +41,7 @@ from spacy_nested_ner.encoders.protocol import (
     reads_words_alone,
 )
 from spacy_nested_ner.encoders.shim import CANNOT_LEARN
+from spacy_nested_ner.encoders.word_features import missing_vectors
 from spacy_nested_ner.forks import in_forked_processes
 from spacy_nested_ner.model.head_model import head_parts, head_shim, set_label_dim
 from spacy_nested_ner.model.types import (
@@ -137,6 +139,7 @@ class NestedNER(SavedPipe):
 
     _standstill = 0  # successive updates at a rate of 0
     _may_listen = True  # until it is known
+    _checked_vocab: Optional[Vocab] = None  # that has the static vectors which the encoder reads
 
     @property
     def key(self) -> str:
@@ -238,6 +241,8 @@ class NestedNER(SavedPipe):
         if nlp is not None:  # what was chosen for other weights
             nlp.meta.get("thresholds", {}).pop(self.name, None)
         self.model.attrs["labels"] = list(self.labels)
+        if docs:
+            self._check_vectors(docs)
         with self._named():
             self.model.initialize(X=HeadInput(docs, rows) if docs else None)
         if nlp is not None and any(map(needs_transformers, upstream_models(self.model, nlp))):
@@ -323,6 +328,7 @@ class NestedNER(SavedPipe):
             return NO_SPANS
         self._check_ready()
         read = self.as_read(docs, segments.rows)
+        self._check_vectors(read.docs)
         if self._may_listen and "unheard" not in self._warned:
             self._warn_unheard(read.docs)
         with self._named():
@@ -335,6 +341,15 @@ class NestedNER(SavedPipe):
                 )
             )
         return own_spans(in_given_docs(spans, segments.rows, read), segments.core)
+
+    def _check_vectors(self, docs: List[Doc]) -> None:
+        """Raise ValueError where the encoder reads static vectors that the docs do not have. Where
+        it reads none, it is looked at once for each vocab."""
+        vocab = docs[0].vocab
+        if vocab is not self._checked_vocab:
+            if problem := missing_vectors(self.model, vocab):
+                raise ValueError(self._says(problem))
+            self._checked_vocab = vocab
 
     def _warn_unheard(self, docs: List[Doc]) -> None:
         """Warn where a listener gets nothing. To look for listeners takes time, which a model that
@@ -502,6 +517,7 @@ class NestedNER(SavedPipe):
         if not len(segments.rows):
             return losses
         self._check_ready()
+        self._check_vectors(docs)
         set_dropout_rate(self.model, drop)
         with self._named():
             feed_listeners(self.model, docs)

@@ -1,6 +1,6 @@
 """Static vectors of words from a pretrained encoder, which reads each word alone (Bommasani et al.
-2020, *Interpreting Pretrained Contextualized Representations*). A CNN that reads them, too, knows
-something of words that no annotated sentence has."""
+2020, *Interpreting Pretrained Contextualized Representations via Reductions to Static Embeddings*).
+A CNN that reads them, too, knows something of words that no annotated sentence has."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from spacy_nested_ner.encoders.sorted_transformer import build_sorted_transforme
 
 # What the errors of an encoder that cannot be read begin with.
 VECTORS = "nested-ner vectors"
-# A principal component is divided by its deviation to this power: 0 keeps their sizes, 1 makes all
-# equally large (Raunak et al. 2019; Mu and Viswanath 2018 leave out the largest).
+# A principal component is divided by its standard deviation to this power: 0 keeps their sizes, 1
+# makes all equally large; docs/tried.md has F1 for each.
 DAMPING = 0.5
 CHUNK = 512  # words that are read between two moves of the progress bar
 
@@ -35,15 +35,19 @@ def add_vectors(
     name: directory or hub name of a pretrained encoder. width: of the vectors; less if the encoder
     is narrower or there are fewer words. progress: goes through parts of the words.
 
-    Raises ValueError if there is no such encoder, or if it reads none of the words.
+    Raises ValueError if there is no such encoder, or if it reads fewer than two of the words: their
+    vectors are what tells them apart.
     """
     known, states = _read_alone(name, nlp, words, progress)
-    if not known:
-        raise ValueError("There is no word that the encoder can read.")
+    if len(known) < 2:
+        raise ValueError(
+            f"Vectors need at least two words, and the encoder reads {len(known)} of {len(words)}. "
+            "Give more text."
+        )
     keys = [nlp.vocab.strings.add(word) for word in known]
     nlp.vocab.vectors = Vectors(
         strings=nlp.vocab.strings,
-        data=principal(states, width),
+        data=principal_components(states, width),
         keys=keys,
         name=Path(name).name,  # goes into the meta.json of what learns with them
     )
@@ -65,14 +69,14 @@ def _read_alone(
     return [words[i] for i in np.flatnonzero(has_pieces).tolist()], states[has_pieces]
 
 
-def principal(states: np.ndarray, width: int) -> np.ndarray:
-    """`(words, h) float32` to `(words, width) float32`: the largest principal components, damped,
-    with a mean square of 1 over all."""
+def principal_components(states: np.ndarray, width: int) -> np.ndarray:
+    """`(words, h) float32` of at least two words to `(words, width) float32`: the largest principal
+    components, damped, with a mean square of 1 over all."""
     centred = states.astype(np.float64) - states.mean(axis=0)
     variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
-    largest = np.argsort(variances)[::-1][: min(width, len(states))]
+    largest = np.argsort(variances)[::-1][: min(width, len(states) - 1)]
     deviations = np.sqrt(np.maximum(variances[largest], 0))
-    # Of one word alone nothing deviates.
+    # Words that an encoder in lower case reads alike may leave nothing that deviates.
     found = centred @ axes[:, largest] / np.maximum(deviations, 1e-6) ** DAMPING
     size = np.sqrt(np.mean(found**2))
     return (found / max(size, 1e-6)).astype(np.float32)

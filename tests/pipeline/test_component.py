@@ -1007,3 +1007,51 @@ def test_no_long_text_is_in_a_warning() -> None:
     example = make_example(nlp, "word " * 999 + "end", [(0, 1000, "OTHER")])
     (said,) = warnings_of(lambda: nlp.update([example]))
     assert f"the first: '{'word ' * 8}' as 'OTHER' in '{'word ' * 8}')" in said
+
+
+READS_VECTORS = {
+    "@architectures": "spacy.HashEmbedCNN.v2",
+    "pretrained_vectors": True,
+    "width": 8,
+    "depth": 1,
+    "embed_size": 50,
+    "window_size": 1,
+    "maxout_pieces": 2,
+    "subword_features": True,
+}
+
+
+def with_vectors(nlp: Language, width: int) -> Language:
+    words = {word for text, _ in SENTENCES for word in text.split()}
+    nlp.vocab.reset_vectors(width=width)
+    for number, word in enumerate(sorted(words)):
+        nlp.vocab.set_vector(word, np.full(width, number, dtype="f"))
+    return nlp
+
+
+def test_static_vectors_that_are_not_there() -> None:
+    nlp = make_pipeline("locate_and_label_ner", {"tok2vec": READS_VECTORS}, None)
+    nothing = (
+        r"'ner'.* reads static vectors.*, and the vocab of the docs has none.*--paths\.vectors"
+    )
+    with pytest.raises(ValueError, match=nothing):
+        nlp.initialize(lambda: make_examples(nlp))
+    with_vectors(nlp, 3)
+    nlp.initialize(lambda: make_examples(nlp))
+    nlp.update(make_examples(nlp))
+    text = SENTENCES[0][0]
+    nlp(text)
+    other = spacy.blank("en")
+    with pytest.warns(UserWarning, match="W113"):
+        other.add_pipe("ner", source=nlp)
+    with pytest.raises(ValueError, match=nothing):
+        other(text)
+    with pytest.raises(ValueError, match=nothing):
+        other.update(make_examples(other))
+    with_vectors(other, 4)
+    with pytest.raises(ValueError, match=r"vectors of width 3, and .* has vectors of width 4"):
+        other(text)
+    # The remedy that is named.
+    other.vocab.vectors = nlp.vocab.vectors
+    found, expected = (each.get_pipe("ner").predict([each.make_doc(text)]) for each in (other, nlp))
+    assert np.array_equal(found.score, expected.score)
