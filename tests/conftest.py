@@ -410,6 +410,14 @@ def tiny_bert(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def raw_texts(tmp_path_factory) -> Path:
+    """The ten sentences, one a line. Not to be changed by a test."""
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    path.write_text("\n".join(text for text, _ in SENTENCES), encoding="utf8")
+    return path
+
+
+@pytest.fixture(scope="session")
 def ready_pipelines(tmp_path_factory) -> Path:
     """A folder into which the wheels of `assets/pipelines` are unpacked, as pip does."""
     folder = tmp_path_factory.mktemp("site")

@@ -19,13 +19,6 @@ from tests.conftest import SENTENCES, make_examples, make_pipeline, train
 pytest.importorskip("transformers")
 
 
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("texts") / "texts.txt"
-    path.write_text("\n".join(text for text, _ in SENTENCES), encoding="utf8")
-    return path
-
-
 class Blanks:
     """A tokenizer for which a blank alone ends a word, as for that of XLM-R; a piece a letter."""
 
@@ -58,9 +51,9 @@ def weights(folder: Path) -> dict:
     return {name: value for name, value in found.items() if not name.startswith("pooler.")}
 
 
-def test_it_guesses_words_and_can_be_taken_for_training(tiny_bert, texts, tmp_path) -> None:
+def test_it_guesses_words_and_can_be_taken_for_training(tiny_bert, raw_texts, tmp_path) -> None:
     before = weights(tiny_bert)
-    printed = run("adapt", tiny_bert, texts, tmp_path / "out", "--passes", 60, "--rate", 0.003)
+    printed = run("adapt", tiny_bert, raw_texts, tmp_path / "out", "--passes", 60, "--rate", 0.003)
     first, last = map(float, re.findall(r"(\d+\.\d+) at", printed))
     assert last < 0.8 * first
     assert str((tmp_path / "out").resolve()) in printed
@@ -80,29 +73,29 @@ def test_it_guesses_words_and_can_be_taken_for_training(tiny_bert, texts, tmp_pa
     assert spacy.load(tmp_path / "trained").evaluate(make_examples(nlp))["nested_f"] > 0.5
 
 
-def test_the_same_texts_give_the_same_encoder(tiny_bert, texts, tmp_path) -> None:
+def test_the_same_texts_give_the_same_encoder(tiny_bert, raw_texts, tmp_path) -> None:
     for name in ("one", "two"):
-        run("adapt", tiny_bert, texts, tmp_path / name, "--passes", 1)
+        run("adapt", tiny_bert, raw_texts, tmp_path / name, "--passes", 1)
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert len(one) > 10 and all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-def test_what_cannot_be_adapted_writes_nothing(tiny_bert, texts, tmp_path) -> None:
+def test_what_cannot_be_adapted_writes_nothing(tiny_bert, raw_texts, tmp_path) -> None:
     out = tmp_path / "out"
-    printed = run("adapt", tmp_path / "none", texts, out, code=1)
+    printed = run("adapt", tmp_path / "none", raw_texts, out, code=1)
     assert "Cannot adapt" in printed and "there is no directory" in printed
     assert "--rate must be above 0, got 0." in run(
-        "adapt", tiny_bert, texts, out, "--rate", 0, code=1
+        "adapt", tiny_bert, raw_texts, out, "--rate", 0, code=1
     )
     (tmp_path / "blank.txt").write_text("\n \n")
     assert "no text" in run("adapt", tiny_bert, tmp_path / "blank.txt", out, code=1)
-    assert "too high" in run("adapt", tiny_bert, texts, out, "--rate", 1e30, code=1)
+    assert "too high" in run("adapt", tiny_bert, raw_texts, out, "--rate", 1e30, code=1)
     assert not out.exists()
-    assert "the encoder itself" in run("adapt", tiny_bert, texts, tiny_bert, code=1)
+    assert "the encoder itself" in run("adapt", tiny_bert, raw_texts, tiny_bert, code=1)
     out.mkdir()
     (out / "letter").write_text("kept")
     assert "already exists and has no model.safetensors" in run(
-        "adapt", tiny_bert, texts, out, code=1
+        "adapt", tiny_bert, raw_texts, out, code=1
     )
     assert [path.name for path in out.iterdir()] == ["letter"]
 
@@ -114,22 +107,22 @@ def test_texts_that_cannot_be_used_are_told_of(tiny_bert, tmp_path) -> None:
     assert "Left out: 1 text that" in printed and "texts.jsonl:1" in printed
 
 
-def test_a_loss_that_does_not_fall_is_told_of(tiny_bert, texts, tmp_path, monkeypatch) -> None:
+def test_a_loss_that_does_not_fall_is_told_of(tiny_bert, raw_texts, tmp_path, monkeypatch) -> None:
     losses = Losses(1.0, 1.0)
     monkeypatch.setattr("spacy_nested_ner.training.adapt.adapt", lambda *_: losses)
-    assert "The loss has not fallen" in run("adapt", tiny_bert, texts, tmp_path / "a")
+    assert "The loss has not fallen" in run("adapt", tiny_bert, raw_texts, tmp_path / "a")
     losses = Losses(1.0, 0.9)
-    assert "has not fallen" not in run("adapt", tiny_bert, texts, tmp_path / "b")
+    assert "has not fallen" not in run("adapt", tiny_bert, raw_texts, tmp_path / "b")
 
 
 @pytest.mark.parametrize("where", ["", "texts"])
-def test_texts_in_the_folder_that_is_replaced_are_not_lost(tiny_bert, texts, tmp_path, where):
+def test_texts_in_the_folder_that_is_replaced_are_not_lost(tiny_bert, raw_texts, tmp_path, where):
     folder = tmp_path / "out" / where
     folder.mkdir(parents=True)
-    shutil.copy(texts, folder)
+    shutil.copy(raw_texts, folder)
     (tmp_path / "out" / "model.safetensors").touch()
     printed = run("adapt", tiny_bert, folder, tmp_path / "out", code=1)
-    assert "which is to be replaced" in printed and (folder / texts.name).is_file()
+    assert "which is to be replaced" in printed and (folder / raw_texts.name).is_file()
 
 
 def test_the_rate_follows_its_schedule(tiny_bert, tmp_path, monkeypatch) -> None:

@@ -20,20 +20,13 @@ pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("texts") / "texts.txt"
-    path.write_text("\n".join(text for text, _ in SENTENCES), encoding="utf8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def vectors(tiny_bert, texts, tmp_path_factory) -> Path:
+def vectors(tiny_bert, raw_texts, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "vectors"
-    run("vectors", tiny_bert, texts, folder)
+    run("vectors", tiny_bert, raw_texts, folder)
     return folder
 
 
-def test_every_word_has_a_vector(vectors, texts) -> None:
+def test_every_word_has_a_vector(vectors) -> None:
     nlp = spacy.load(vectors)
     assert not nlp.pipe_names
     words = {token.text for text, _ in SENTENCES for token in nlp.make_doc(text)}
@@ -54,9 +47,9 @@ def test_the_most_frequent_words(tiny_bert, tmp_path) -> None:
     assert [nlp.vocab[word].has_vector for word in ("gene", "in", "T")] == [True, True, False]
 
 
-def test_what_cannot_be_made_writes_nothing(tiny_bert, texts, tmp_path) -> None:
+def test_what_cannot_be_made_writes_nothing(tiny_bert, raw_texts, tmp_path) -> None:
     out = tmp_path / "out"
-    printed = run("vectors", tmp_path / "none", texts, out, code=1)
+    printed = run("vectors", tmp_path / "none", raw_texts, out, code=1)
     assert "Cannot make vectors" in printed and "nested-ner vectors: " in printed
     assert "there is no directory" in printed
     (tmp_path / "blank.txt").write_text("\n \n")
@@ -64,22 +57,24 @@ def test_what_cannot_be_made_writes_nothing(tiny_bert, texts, tmp_path) -> None:
         "vectors", tiny_bert, tmp_path / "blank.txt", out, code=1
     )
     assert "Can't import language xyz" in run(
-        "vectors", tiny_bert, texts, out, "--lang", "xyz", code=1
+        "vectors", tiny_bert, raw_texts, out, "--lang", "xyz", code=1
     )
     assert not out.exists()
     out.mkdir()
     (out / "letter").write_text("kept")
-    assert "already exists and has no meta.json" in run("vectors", tiny_bert, texts, out, code=1)
+    assert "already exists and has no meta.json" in run(
+        "vectors", tiny_bert, raw_texts, out, code=1
+    )
     assert [path.name for path in out.iterdir()] == ["letter"]
 
 
-def test_a_trained_pipeline_is_not_replaced(tiny_bert, texts, vectors, tmp_path) -> None:
+def test_a_trained_pipeline_is_not_replaced(tiny_bert, raw_texts, vectors, tmp_path) -> None:
     make_pipeline().to_disk(tmp_path / "trained")
-    printed = run("vectors", tiny_bert, texts, tmp_path / "trained", code=1)
+    printed = run("vectors", tiny_bert, raw_texts, tmp_path / "trained", code=1)
     assert "trained has a pipeline with components" in printed
     assert spacy.load(tmp_path / "trained").pipe_names == ["ner"]
     shutil.copytree(vectors, tmp_path / "out")
-    run("vectors", tiny_bert, texts, tmp_path / "out", "--width", 2)
+    run("vectors", tiny_bert, raw_texts, tmp_path / "out", "--width", 2)
     assert spacy.load(tmp_path / "out").vocab.vectors_length == 2
 
 
@@ -91,11 +86,11 @@ def test_a_long_text_and_many_marks(tiny_bert, tmp_path) -> None:
     assert vocab["gene"].has_vector and vocab["promoter"].has_vector
 
 
-def test_texts_in_the_folder_that_is_replaced_are_not_lost(tiny_bert, texts, tmp_path) -> None:
+def test_texts_in_the_folder_that_is_replaced_are_not_lost(tiny_bert, raw_texts, tmp_path) -> None:
     (tmp_path / "out").mkdir()
-    shutil.copy(texts, tmp_path / "out")
+    shutil.copy(raw_texts, tmp_path / "out")
     (tmp_path / "out" / "meta.json").write_text("{}")
-    inside = tmp_path / "out" / texts.name
+    inside = tmp_path / "out" / raw_texts.name
     printed = run("vectors", tiny_bert, inside, tmp_path / "out", code=1)
     assert "which is to be replaced" in printed and inside.is_file()
 
