@@ -43,6 +43,7 @@ def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None
         "Encoder a small CNN",
         "Language en",
         "Data 10 sentences",
+        "Vectors none; from few sentences a CNN learns more with `nested-ner vectors`",
         "Training 300 steps",
         f"python -m spacy train {path} --output training",
         "4 sentences of dev (100.0 %) are also in train, word for word",
