@@ -23,11 +23,7 @@ OutputArg = Annotated[
     Path, typer.Argument(metavar="OUTPUT", help="Folder for a pipeline that has the vectors")
 ]
 MARKER = "meta.json"  # of a pipeline
-# A word that occurs once gets no vector: of the words of new texts about as many are unknown as
-# occur once in these (Good 1953), and a CNN that never saw a word without a vector in training
-# finds less in them.
-FEWEST = 2
-WordsOpt = Annotated[int, typer.Option(min=2, help="At most so many words, the most frequent ones")]
+WordsOpt = Annotated[int, typer.Option(min=2, help="Number of words, the most frequent ones")]
 WidthOpt = Annotated[int, typer.Option(min=1, help="Width of the vectors")]
 
 
@@ -62,10 +58,9 @@ def vectors_cli(
         usable = tqdm(reading.usable(texts), unit=" texts", mininterval=1.0, disable=None)
         # The words of the texts stay in the vocab of the pipeline that reads them.
         counts = count_words(blank_pipeline(lang), usable)
-        frequent = [word for word, count in counts.most_common(words) if count >= FEWEST]
-        if len(frequent) < 2:
-            few = f"{texts_path} has fewer than two words that occur twice."
-            raise ValueError(f"{few} Give more text. {reading.left_out()}".strip())
+        if not counts:
+            raise ValueError(f"{texts_path} has no words. {reading.left_out()}".strip())
+        frequent = [word for word, _ in counts.most_common(words)]
         with written_folder(output_path, marker=MARKER) as draft:
             add_vectors(
                 nlp,
