@@ -334,19 +334,13 @@ class KnownWords(NamedTuple):
         )
 
     def warnings(self) -> List[str]:
-        """One where most words have none; one where all have one, as if there were no others."""
-        if self.share < FEWEST_KNOWN:
-            return [
-                f"{self.name} has no vector for {1 - self.share:.1%} of the words of the training "
-                "data. Give `nested-ner vectors` texts of the same kind."
-            ]
-        if self.share == 1:
-            return [
-                f"{self.name} has a vector for each word of the training data, so that the CNN "
-                "does not learn what to make of other words, which new texts have. Give "
-                "`nested-ner vectors` other texts, or leave out the annotated ones by --without."
-            ]
-        return []
+        """One where most words have none."""
+        if self.share >= FEWEST_KNOWN:
+            return []
+        return [
+            f"{self.name} has no vector for {1 - self.share:.1%} of the words of the training "
+            "data. Give `nested-ner vectors` texts such as these, the annotated ones included."
+        ]
 
 
 def load_vectors(name: str, encoder: str, lang: str) -> Vectors:

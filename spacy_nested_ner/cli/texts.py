@@ -176,18 +176,6 @@ class UsableTexts:
             "sentences, documents with documents."
         )
 
-    def nothing_left(self) -> str:
-        """Why there may be none to read."""
-        known = self.left_out_as_known() if self.repeated else ""
-        return f"{known} {self.left_out()}".strip()
-
-    def tell(self) -> None:
-        """Say what was left out."""
-        if known := self.left_out_as_known():
-            msg.info(known)
-        if left_out := self.left_out():
-            msg.warn(left_out)
-
 
 class TextReading(UsableTexts):
     """Texts, each read once by a pipeline, down to the lowest thresholds of some components.
@@ -234,9 +222,17 @@ class TextReading(UsableTexts):
         finally:
             set_error_handler(self.nlp, before)
 
+    def nothing_left(self) -> str:
+        """Why there may be none to read."""
+        known = self.left_out_as_known() if self.repeated else ""
+        return f"{known} {self.left_out()}".strip()
+
     def report(self) -> None:
         """Say what was left out, and the labels of each component."""
-        self.tell()
+        if known := self.left_out_as_known():
+            msg.info(known)
+        if left_out := self.left_out():
+            msg.warn(left_out)
         for each in self.components:
             of = f" of {each.spans_key!r}" if len(self.components) > 1 else ""
             msg.info(f"Labels{of}: {','.join(sorted(each.pipe.labels))}")

@@ -11,10 +11,10 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.adapt import EncoderArg
-from spacy_nested_ner.cli.options import GpuOpt, LangOpt, TextOpt, TextsArg, WithoutOpt
+from spacy_nested_ner.cli.options import GpuOpt, LangOpt, TextOpt, TextsArg
 from spacy_nested_ner.cli.output import check_replaced, failing
 from spacy_nested_ner.cli.pipelines import blank_pipeline, use_gpu
-from spacy_nested_ner.cli.texts import BATCH, UsableTexts, file_texts, known_texts
+from spacy_nested_ner.cli.texts import BATCH, UsableTexts, file_texts
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -36,7 +36,6 @@ def vectors_cli(
     width: WidthOpt = 128,
     lang: LangOpt = "en",
     gpu_id: GpuOpt = -1,
-    without: WithoutOpt = None,
 ) -> None:
     """Let a pretrained transformer make static vectors of the words of raw text, for a CNN to read.
 
@@ -55,12 +54,12 @@ def vectors_cli(
         texts = file_texts(texts_path, text, output_path)
         use_gpu(gpu_id)
         nlp = blank_pipeline(lang)
-        reading = UsableTexts(known=known_texts(without or (), output_path))
+        reading = UsableTexts()
         usable = tqdm(reading.usable(texts), unit=" texts", mininterval=1.0, disable=None)
         # The words of the texts stay in the vocab of the pipeline that reads them.
         counts = count_words(blank_pipeline(lang), usable)
         if not counts:
-            raise ValueError(f"{texts_path} has no words. {reading.nothing_left()}".strip())
+            raise ValueError(f"{texts_path} has no words. {reading.left_out()}".strip())
         frequent = [word for word, _ in counts.most_common(words)]
         with written_folder(output_path, marker=MARKER) as draft:
             add_vectors(
@@ -71,7 +70,8 @@ def vectors_cli(
                 lambda parts: tqdm(parts, unit=" parts", mininterval=1.0, disable=None),
             )
             nlp.to_disk(draft)
-    reading.tell()
+    if reading.unusable:
+        msg.warn(reading.left_out())
     read = sum(counts[nlp.vocab.strings[key]] for key in nlp.vocab.vectors)
     n_vectors, n_dims = nlp.vocab.vectors.shape
     msg.good(

@@ -115,7 +115,6 @@ def test_a_cnn_reads_them(corpus, vectors, tmp_path, encoder) -> None:
     assert f"Vectors {vectors}: {n_words} of width " in printed
     assert "cover 100.0% of the words of the training data" in printed
     assert "has no vector for" not in printed
-    assert "has a vector for each word of the training data" in printed
     train(config, tmp_path / "out", overrides={"training.max_steps": 2})
     shutil.move(vectors, tmp_path / "away")  # a trained pipeline has its own
     try:
@@ -133,19 +132,6 @@ def test_vectors_of_other_texts(corpus, tiny_bert, tmp_path) -> None:
     data = (corpus / "train.spacy", corpus / "dev.spacy", tmp_path / "mine.cfg")
     printed = run("init", *data, "--vectors", tmp_path / "other")
     assert f"{tmp_path / 'other'} has no vector for 9" in printed
-
-
-def test_annotated_texts_are_left_out(tiny_bert, raw_texts, corpus, tmp_path) -> None:
-    out, path = tmp_path / "out", tmp_path / "texts.txt"
-    printed = run("vectors", tiny_bert, raw_texts, out, "--without", corpus, code=1)
-    assert "has no words. Left out: 10 texts that --without has" in printed
-    path.write_text(f"{raw_texts.read_text('utf8')}\ngene promoters")
-    printed = run("vectors", tiny_bert, path, out, "--without", corpus)
-    assert "Left out: 10 texts that --without has" in printed
-    vocab = spacy.load(out).vocab
-    assert len(vocab.vectors) == 2 and vocab.has_vector("promoters")
-    data = (corpus / "train.spacy", corpus / "dev.spacy", tmp_path / "mine.cfg")
-    assert "has a vector for each" not in run("init", *data, "--vectors", out)
 
 
 def test_what_are_no_vectors(corpus, tiny_bert, vectors, tmp_path) -> None:
