@@ -139,7 +139,7 @@ def recipe_for(
     """
     from spacy_nested_ner.cli.inspect import inspect
 
-    static = None if vectors is None else load_vectors(vectors, encoder, lang)
+    known = None if vectors is None else known_words(vectors, encoder, train_path, lang)
     report = inspect(train_path, dev_path, spans_key, lang)
     if not report["dev"]["entities"]:
         raise ValueError(
@@ -163,12 +163,9 @@ def recipe_for(
         optimize = goal_for(system.factory, encoder, train["sentences"])
         few = optimize is not None
         recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
-    unknown: List[str] = []
-    if vectors is not None and static is not None:
-        known = known_words(vectors, static, train_path, lang)
-        use_vectors(config, vectors)
+    if known is not None:
+        use_vectors(config, known.name)
         recipe.reasons["Vectors"] = known.in_words()
-        unknown = known.warnings()
     elif encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
         recipe.reasons["Vectors"] = (
             "none; from few sentences a CNN learns more with `nested-ner vectors`"
@@ -178,6 +175,7 @@ def recipe_for(
     recipe.words = train["tokens"]
     if batches := fit_batches(config, train):
         recipe.reasons["Batches"] = batches
+    unknown = [] if known is None else known.warnings()
     recipe.warnings = [*lost, *unknown, *too_long(longest, encoder), *of_data(report)]
     recipe.batches = batches_of_a_pass(config)
     most = max(FEWEST_STEPS, MOST_PASSES * recipe.batches)
@@ -370,8 +368,8 @@ def load_vectors(name: str, encoder: str, lang: str) -> Vectors:
     return nlp.vocab.vectors
 
 
-def known_words(name: str, vectors: Vectors, train_path: Path, lang: str) -> KnownWords:
-    """Look up the words that a pipeline learns from. vectors: see `load_vectors`."""
+def known_words(name: str, encoder: str, train_path: Path, lang: str) -> KnownWords:
+    """Look up the words that a pipeline learns from. name, encoder, errors: see `load_vectors`."""
     import torch
     from thinc.api import NumpyOps
 
@@ -379,7 +377,7 @@ def known_words(name: str, vectors: Vectors, train_path: Path, lang: str) -> Kno
     from spacy_nested_ner.encoders.word_features import static_rows
 
     nlp, ops = blank_pipeline(lang), NumpyOps()
-    nlp.vocab.vectors = vectors
+    nlp.vocab.vectors = vectors = load_vectors(name, encoder, lang)
     words = known = 0
     for doc in (eg.predicted for eg in read_examples(nlp, train_path)):
         is_word = [not token.is_space for token in doc]

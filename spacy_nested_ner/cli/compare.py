@@ -182,13 +182,12 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     train, dev, encoder = plan.train, plan.dev, plan.encoder
     spans_key, lang = plan.spans_key, plan.lang
     vectors = plan.vectors
-    static = None if vectors is None else _recipe.load_vectors(vectors, encoder, lang)
+    known = None if vectors is None else _recipe.known_words(vectors, encoder, train, lang)
     report = inspect(train, dev, spans_key, lang)
     _recipe.check_learnable(report, lang)
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
     warn_of([*_recipe.too_long(longest, encoder), *_recipe.of_data(report)])
-    if vectors is not None and static is not None:
-        known = _recipe.known_words(vectors, static, train, lang)
+    if known is not None:
         msg.info(f"Vectors: {known.in_words()}")
         warn_of(known.warnings())
     batches = ""
@@ -198,8 +197,8 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     found = {}
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
-        if vectors is not None:
-            _recipe.use_vectors(config, vectors)
+        if known is not None:
+            _recipe.use_vectors(config, known.name)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit

@@ -90,8 +90,10 @@ def missing_vectors(model: Model[Any, Any], vocab: Vocab) -> Optional[str]:
     or goes on without a word."""
     width = vectors_width(vocab)
     for node in model.walk():
+        if node.name != STATIC_VECTORS:
+            continue
         learned = node.maybe_get_dim("nM")
-        if node.name == STATIC_VECTORS and (not width or learned not in (None, width)):
+        if not width or learned not in (None, width):
             has = f"has vectors of width {width}" if width else "has none"
             wanted = f" of width {learned}" if learned else ""
             return (

@@ -156,7 +156,7 @@ def test_what_are_no_vectors(corpus, tiny_bert, vectors, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("attr", "share"), [("ORTH", 0.75), ("LOWER", 1.0)])
-def test_words_are_looked_up_as_the_cnn_does(tmp_path, attr, share) -> None:
+def test_words_are_looked_up_as_the_cnn_does(tmp_path, monkeypatch, attr, share) -> None:
     nlp = spacy.blank("en")
     # Without spaces, the gold tokens are those that are learned from.
     doc = Doc(nlp.vocab, words=["GENE", "(", "(gene)", "A/B"])
@@ -166,5 +166,7 @@ def test_words_are_looked_up_as_the_cnn_does(tmp_path, attr, share) -> None:
     strings = nlp.vocab.strings
     keys = [strings.add(word) for word in ("gene", "(gene)", "A/B", "a/b", "(")]
     nlp.vocab.vectors = Vectors(strings=strings, data=np.eye(5, dtype="f"), keys=keys, attr=attr)
-    found = known_words("name", nlp.vocab.vectors, tmp_path / "data.spacy", "en")
+    # Not from a folder: spaCy does not write there which attribute it is.
+    monkeypatch.setattr("spacy_nested_ner.cli.pipelines.load_pipeline", lambda name: nlp)
+    found = known_words("name", "cnn", tmp_path / "data.spacy", "en")
     assert (found.shape, found.share) == ((5, 5), share)
