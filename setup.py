@@ -58,12 +58,17 @@ setup(
     packages=[
         *find_packages(include=["spacy_nested_ner", "spacy_nested_ner.*"]),
         "spacy_nested_ner.configs",
+        "spacy_nested_ner.english_words",
     ],
-    package_dir={"spacy_nested_ner.configs": "configs"},
+    package_dir={
+        "spacy_nested_ner.configs": "configs",
+        "spacy_nested_ner.english_words": "assets/english_words",
+    },
     package_data={
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
         "spacy_nested_ner.configs": ["*.cfg"],
         "spacy_nested_ner.demo": ["files/*"],
+        "spacy_nested_ner.english_words": ["*.txt", "*.safetensors", "*.md"],
         "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[
@@ -104,6 +109,8 @@ setup(
         ],
         "spacy_architectures": [
             "spacy_nested_ner.Diffusion.v1 = spacy_nested_ner.model.architectures:build_diffusion",
+            "spacy_nested_ner.EnglishCNN.v1 = "
+            "spacy_nested_ner.encoders.english_words:build_english_cnn",
             "spacy_nested_ner.HybridEncoder.v1 = "
             "spacy_nested_ner.encoders.hybrid_encoder:build_hybrid_encoder",
             "spacy_nested_ner.LayerMeanTransformer.v1 = "

@@ -30,6 +30,7 @@ from benchmarks.systems import (
     Systems,
     add_embed,
     read,
+    use_english_words,
     use_transformer,
     use_vectors,
 )
@@ -60,6 +61,9 @@ Embed = Annotated[
 Vectors = Annotated[
     Optional[str], typer.Option(help="Of a CNN: pipeline whose static vectors it reads, too")
 ]
+EnglishWords = Annotated[
+    bool, typer.Option(help="Of a CNN: it reads the vectors of English words, as `init` has it")
+]
 FrozenLayers = Annotated[
     int, typer.Option(min=0, help="So many lower layers of the transformer do not learn")
 ]
@@ -78,6 +82,7 @@ BY_STEPS: Dict[str, Any] = {
     "adversarial": None,
     "embed": False,
     "vectors": None,
+    "english_words": False,
     "minutes": 0.0,
     "cpu_clock": False,
     "batch_size": 0,
@@ -118,6 +123,7 @@ def run(
     adversarial: Adversarial = None,
     embed: Embed = False,
     vectors: Vectors = None,
+    english_words: EnglishWords = False,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -150,8 +156,12 @@ def check(settings: Dict[str, Any]) -> None:
     for name, why in NOT_OF_A_CNN.items():
         if settings.get(name) and not settings["transformer"]:
             raise typer.BadParameter(f"{why} Leave out --{name.replace('_', '-')}.")
-    if settings.get("vectors") is not None and settings["transformer"]:
-        raise typer.BadParameter("A transformer reads no static vectors. Leave out --vectors.")
+    for name in ("vectors", "english_words"):
+        if settings.get(name) and settings["transformer"]:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"A transformer reads no static vectors. Leave out {option}.")
+    if settings.get("vectors") and settings.get("english_words"):
+        raise typer.BadParameter("Give --vectors or --english-words, not both.")
 
 
 def train_all(settings: Dict[str, Any], one_corpus: bool = True) -> List[Dict[str, Any]]:
@@ -200,6 +210,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
         add_embed(config)
     if settings["vectors"] is not None:
         use_vectors(config, settings["vectors"])
+    if settings["english_words"]:
+        use_english_words(config)
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":

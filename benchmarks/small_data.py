@@ -37,6 +37,7 @@ def run(
     adversarial: compare.Adversarial = None,
     embed: compare.Embed = False,
     vectors: compare.Vectors = None,
+    english_words: compare.EnglishWords = False,
     frozen_layers: compare.FrozenLayers = 0,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,

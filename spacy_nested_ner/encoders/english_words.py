@@ -1,0 +1,164 @@
+"""Vectors of English words that come with the package: what a pretrained encoder knows of a word
+alone. A CNN that reads them, too, learns more from few sentences, with nothing to download."""
+
+import re
+import unicodedata
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+from safetensors.numpy import load_file
+from spacy.attrs import LOWER
+from spacy.ml.featureextractor import FeatureExtractor
+from spacy.ml.models.tok2vec import MaxoutWindowEncoder, build_Tok2Vec_model
+from spacy.strings import hash_string
+from spacy.tokens import Doc
+from thinc.api import (
+    HashEmbed,
+    Linear,
+    Maxout,
+    Model,
+    chain,
+    concatenate,
+    list2ragged,
+    ragged2list,
+    with_array,
+)
+from thinc.types import Floats2d, Ragged
+
+from spacy_nested_ner.encoders.word_features import attribute
+
+FOLDER = "english_words"
+PIECES, TENSORS = "pieces.txt", "vectors.safetensors"
+INSIDE = "##"  # begins a piece that does not begin a word
+LONGEST = 100  # characters; a longer string is hardly a word, and to the encoder it is unknown
+CACHED = 20_000  # words of several pieces whose vectors are kept
+# What stands apart in the pieces of the encoder: words, and each other sign.
+PART = re.compile(r"[^\W_]+|[^\w\s]|_")
+ATTRS = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
+
+
+class EnglishWords:
+    """A vector for every word: of one piece, what the encoder makes of it; of several, the mean of
+    these, mapped to what the encoder makes of such words.
+
+    folder: with the pieces, one in a line, and the tensors `vectors`, `(pieces, width) int8`, the
+    `scale` of each column, and `mapping`, `(width, width)`.
+    """
+
+    def __init__(self, folder: Path):
+        pieces = (folder / PIECES).read_text(encoding="utf8").splitlines()
+        tensors = load_file(folder / TENSORS)
+        self.vectors = tensors["vectors"] * tensors["scale"]
+        self.width = self.vectors.shape[1]
+        self._mapping = tensors["mapping"]
+        self._rows: Dict[str, int] = {piece: row for row, piece in enumerate(pieces)}
+        whole = [(hash_string(piece), row) for piece, row in self._rows.items() if is_word(piece)]
+        whole.sort()
+        self._keys = np.array([key for key, _ in whole], dtype=np.uint64)
+        self._rows_of_keys = np.array([row for _, row in whole])
+        self._vector_of = lru_cache(maxsize=CACHED)(self._read)
+
+    def __call__(self, docs: List[Doc]) -> np.ndarray:
+        """`(words, width) float32` of all words of the docs, whatever their case. Zeros for what is
+        no word of any piece, such as a line break."""
+        if not any(map(len, docs)):
+            return np.zeros((0, self.width), dtype=np.float32)
+        lower = attribute(docs, LOWER)
+        forms, form_of_word = np.unique(lower, return_inverse=True)
+        places = np.searchsorted(self._keys, forms).clip(max=len(self._keys) - 1)
+        found = self.vectors[self._rows_of_keys[places]]
+        strings = docs[0].vocab.strings
+        for i in np.flatnonzero(self._keys[places] != forms).tolist():
+            found[i] = self._vector_of(strings[int(forms[i])])
+        return found[form_of_word.reshape(-1)]
+
+    def _read(self, word: str) -> np.ndarray:
+        rows = self.pieces(word)
+        if len(rows) == 1:
+            return self.vectors[rows[0]]
+        return self.vectors[rows].sum(axis=0) / max(1, len(rows)) @ self._mapping
+
+    def pieces(self, word: str) -> List[int]:
+        """Rows of the pieces of a word as the encoder cuts it: without case and accents, and from
+        left to right the longest piece there is. A part that cannot be cut so has none."""
+        letters = unicodedata.normalize("NFD", word[:LONGEST].lower())
+        plain = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
+        return [row for part in PART.findall(plain) for row in self._cut(part)]
+
+    def _cut(self, part: str) -> List[int]:
+        rows: List[int] = []
+        begin = 0
+        while begin < len(part):
+            prefix = INSIDE if begin else ""
+            ends = range(len(part), begin, -1)
+            end = next((end for end in ends if prefix + part[begin:end] in self._rows), 0)
+            if not end:
+                return []
+            rows.append(self._rows[prefix + part[begin:end]])
+            begin = end
+        return rows
+
+
+def is_word(piece: str) -> bool:
+    """Whether a piece of the encoder is a word."""
+    return not piece.startswith(INSIDE) or piece == INSIDE
+
+
+@lru_cache(maxsize=1)
+def english_words() -> EnglishWords:
+    """The table of the package, read once in a process. In a clone of the repository it lies among
+    the assets.
+
+    Raises ValueError if it is missing.
+    """
+    package = Path(__file__).parents[1]
+    for folder in (package / FOLDER, package.parent / "assets" / FOLDER):
+        if (folder / TENSORS).is_file():
+            return EnglishWords(folder)
+    raise ValueError(f"{package} has no {FOLDER}. Install the package again.")
+
+
+def build_english_cnn(
+    width: int,
+    depth: int,
+    embed_size: int,
+    window_size: int,
+    maxout_pieces: int,
+    subword_features: bool,
+) -> Model[List[Doc], List[Floats2d]]:
+    """`spacy_nested_ner.EnglishCNN.v1`: spaCy's `HashEmbedCNN.v2`, which also reads the vectors of
+    English words that come with the package. They do not learn, and a trained pipeline does not
+    carry them.
+
+    For the settings see `HashEmbedCNN.v2`.
+    """
+    attrs = ATTRS if subword_features else ATTRS[:1]
+    rows = [embed_size, *[embed_size // 2] * (len(attrs) - 1)]
+    # As in spaCy's MultiHashEmbed, whose static vectors are those of the vocab.
+    embeddings = [
+        HashEmbed(width, n, column=column, seed=8 + column, dropout=0.0)
+        for column, n in enumerate(rows)
+    ]
+    hashed: Any = chain(
+        FeatureExtractor(attrs), list2ragged(), with_array(concatenate(*embeddings))
+    )
+    known: Any = chain(read_words(), with_array(Linear(width, english_words().width)))
+    mixed = Maxout(width, width * (len(rows) + 1), nP=3, dropout=0.0, normalize=True)
+    embed: Any = chain(concatenate(hashed, known), with_array(mixed), ragged2list())
+    return build_Tok2Vec_model(embed, MaxoutWindowEncoder(width, depth, window_size, maxout_pieces))
+
+
+def read_words() -> Model[List[Doc], Ragged]:
+    """The vectors of `EnglishWords`, which have nothing to learn."""
+    return Model("english_words", _forward, dims={"nO": english_words().width})
+
+
+def _forward(
+    model: Model[List[Doc], Ragged], docs: List[Doc], is_train: bool
+) -> Tuple[Ragged, Callable[[Ragged], List[Doc]]]:
+    ops: Any = model.ops
+    vectors = ops.asarray2f(english_words()(docs))
+    lengths = ops.asarray1i([len(doc) for doc in docs])
+    return Ragged(vectors, lengths), lambda d_vectors: []
