@@ -68,7 +68,7 @@ setup(
         "spacy_nested_ner": ["py.typed", "systems/mrc/question_sets/*.json"],
         "spacy_nested_ner.configs": ["*.cfg"],
         "spacy_nested_ner.demo": ["files/*"],
-        "spacy_nested_ner.english_words": ["*.txt", "*.safetensors", "*.md"],
+        "spacy_nested_ner.english_words": ["*"],
         "spacy_nested_ner.evaluation.page": ["files/*"],
     },
     install_requires=[

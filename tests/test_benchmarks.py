@@ -189,6 +189,21 @@ def test_static_vectors_of_a_cnn(tmp_path) -> None:
     assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN"
 
 
+def test_english_words_of_a_cnn(tmp_path) -> None:
+    settings = {**compare.BY_STEPS, "corpus": "corpus", "seed": 0, "english_words": True}
+    settings.update(steps=2, dev_limit=0, eval_frequency=1)
+    for system in SYSTEMS:
+        config = compare.training_config({**settings, "system": system})
+        tok2vec = config["components"]["ner"]["model"]["tok2vec"]
+        assert tok2vec["@architectures"] == "spacy_nested_ner.EnglishCNN.v1"
+        spacy.util.load_model_from_config(config, auto_fill=True)
+    for option, said in (("--transformer", "A transformer reads no"), ("--vectors", "not both")):
+        args = ["run", str(tmp_path), str(tmp_path), "--english-words", option, "name"]
+        found = CliRunner().invoke(compare.app, args)
+        assert found.exit_code == 2 and said in found.output
+    assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN, English words"
+
+
 def test_frozen_encoder_and_adversarial_training(tmp_path) -> None:
     args = ["run", str(tmp_path), str(tmp_path / "out"), "--frozen", "--adversarial", "1"]
     found = CliRunner().invoke(compare.app, args)

@@ -21,6 +21,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_configs(tmp_path):
     source.mkdir()
     for name in ("spacy_nested_ner", "configs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    words = ROOT / "assets" / "english_words"
+    shutil.copytree(words, source / "assets" / "english_words")
     for name in ("setup.py", "README.md", "pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir", str(tmp_path)]
@@ -29,5 +31,6 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_configs(tmp_path):
     with ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     configs = {f"spacy_nested_ner/{name}" for name in files_of(ROOT / "configs")}
-    assert names == files_of(ROOT / "spacy_nested_ner") | configs
+    english = {f"spacy_nested_ner/english_words/{path.name}" for path in words.iterdir()}
+    assert names == files_of(ROOT / "spacy_nested_ner") | configs | english
     assert any(name.endswith("/page.js") for name in names) and len(configs) > 10

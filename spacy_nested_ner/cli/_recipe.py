@@ -22,6 +22,8 @@ SPANCAT = "spancat"
 """spaCy's own component for nested entities, as a yardstick."""
 COMPONENT = "ner"  # in all shipped configs
 ACCURACY, SPEED = "accuracy", "speed"  # what there is to optimize
+ENGLISH_CNN = "spacy_nested_ner.EnglishCNN.v1"
+ENGLISH_WORDS = "those of English words that come with the package"
 # What few sentences are, see `ADVERSARIAL_FROM_FEW`.
 FEW_SENTENCES = 500
 # Where passes over the data are many they gain nothing more.
@@ -166,6 +168,9 @@ def recipe_for(
     if known is not None:
         use_vectors(config, known.name)
         recipe.reasons["Vectors"] = known.in_words()
+    elif reads_english(encoder, lang):
+        use_english_words(config)
+        recipe.reasons["Vectors"] = ENGLISH_WORDS
     elif encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
         recipe.reasons["Vectors"] = (
             "none; from few sentences a CNN learns more with `nested-ner vectors`"
@@ -392,6 +397,19 @@ def use_vectors(config: Config, vectors: str) -> None:
     `use_encoder`."""
     config["paths"]["vectors"] = vectors
     config["components"][COMPONENT]["model"]["tok2vec"]["pretrained_vectors"] = True
+
+
+def reads_english(encoder: str, lang: str) -> bool:
+    """Whether the vectors that come with the package are for this encoder and language."""
+    return encoder in (CNN, LISTENER) and lang == "en"
+
+
+def use_english_words(config: Config) -> None:
+    """Let the CNN of a shipped config read the vectors that come with the package, too; before
+    `use_encoder`."""
+    tok2vec = config["components"][COMPONENT]["model"]["tok2vec"]
+    del tok2vec["pretrained_vectors"]
+    tok2vec["@architectures"] = ENGLISH_CNN
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:

@@ -190,6 +190,9 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     if known is not None:
         msg.info(f"Vectors: {known.in_words()}")
         warn_of(known.warnings())
+    english = known is None and _recipe.reads_english(encoder, lang)
+    if english:
+        msg.info(f"Vectors: {_recipe.ENGLISH_WORDS}")
     batches = ""
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
     words = itertools.accumulate(lengths[dev])
@@ -199,6 +202,8 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
         if known is not None:
             _recipe.use_vectors(config, known.name)
+        if english:
+            _recipe.use_english_words(config)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit

@@ -207,7 +207,7 @@ def test_long_docs_are_batched_by_words(tmp_path, tiny_bert, capsys) -> None:
     assert "The longest doc of the training data has" in capsys.readouterr().out
     found = _configs(["piqn_ner", "spancat"], replace(plan, encoder="cnn"))
     assert found["piqn_ner"]["training"]["batcher"]["size"] == 600
-    of_data = ("Label 'protein' has 2 entities", "1 sentences of dev (100.0 %)")
+    of_data = ("Label 'protein' has 2 entities", "1 sentences of dev (100.0 %)", "Vectors: ")
     for line in capsys.readouterr().out.splitlines():  # nothing of long docs or batches
         assert any(words in line for words in of_data)
 
@@ -294,6 +294,16 @@ def test_a_cnn_that_reads_static_vectors(corpus, tmp_path, capsys) -> None:
         assert config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] is True
     with pytest.raises(ValueError, match="--vectors applies only to a CNN"):
         _configs(systems, replace(plan_of(corpus, "some/bert"), vectors=vectors))
+
+
+@pytest.mark.parametrize(("lang", "known"), [("en", True), ("de", False)])
+def test_a_cnn_reads_the_english_words_of_the_package(corpus, capsys, lang, known) -> None:
+    systems = ["spancat", "mrc_ner"]
+    found = _configs(systems, replace(plan_of(corpus, "cnn"), lang=lang))
+    assert ("Vectors: those of English words" in capsys.readouterr().out) is known
+    for name in systems:
+        tok2vec = found[name]["components"]["ner"]["model"]["tok2vec"]
+        assert (tok2vec["@architectures"] == "spacy_nested_ner.EnglishCNN.v1") is known
 
 
 def test_each_training_has_its_seed_and_the_score_of_its_key(corpus, tmp_path, monkeypatch) -> None:

@@ -43,7 +43,7 @@ def test_a_config_with_its_reasons_that_can_be_trained(corpus, tmp_path) -> None
         "Encoder a small CNN",
         "Language en",
         "Data 10 sentences",
-        "Vectors none; from few sentences a CNN learns more with `nested-ner vectors`",
+        "Vectors those of English words that come with the package",
         "Training 300 steps",
         f"python -m spacy train {path} --output training",
         "4 sentences of dev (100.0 %) are also in train, word for word",
@@ -88,12 +88,25 @@ def test_a_file_that_is_there_stays(corpus, tmp_path) -> None:
     assert load_config(path)["nlp"]["pipeline"] == ["ner"]
 
 
-def test_behind_a_shared_encoder(corpus, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("lang", "vectors", "architecture"),
+    [
+        (
+            "de",
+            "none; from few sentences a CNN learns more with `nested-ner vectors`",
+            "spacy.HashEmbedCNN.v2",
+        ),
+        ("en", "those of English words", "spacy_nested_ner.EnglishCNN.v1"),
+    ],
+)
+def test_behind_a_shared_encoder(corpus, tmp_path, lang, vectors, architecture) -> None:
     path = tmp_path / "mine.cfg"
-    assert "component 'tok2vec'" in init(corpus, path, "--encoder", "listener", "--lang", "de")
+    printed = init(corpus, path, "--encoder", "listener", "--lang", lang)
+    assert "component 'tok2vec'" in printed and f"Vectors {vectors}" in printed
     train(path, tmp_path / "out", overrides={"training.max_steps": 2})
     nlp = spacy.load(tmp_path / "out" / "model-last")
-    assert nlp.pipe_names == ["tok2vec", "ner"] and nlp.lang == "de"
+    assert nlp.pipe_names == ["tok2vec", "ner"] and nlp.lang == lang
+    assert nlp.config["components"]["tok2vec"]["model"]["@architectures"] == architecture
     (listener,) = nlp.get_pipe("tok2vec").listeners
     assert "listener" in listener.name
 

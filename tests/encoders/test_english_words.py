@@ -1,0 +1,164 @@
+"""Vectors of English words that come with the package, and the CNN that reads them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+from safetensors.numpy import load_file, save_file
+from spacy.tokens import Doc
+
+from spacy_nested_ner.encoders import english_words as module
+from spacy_nested_ner.encoders.english_words import (
+    PIECES,
+    TENSORS,
+    EnglishWords,
+    build_english_cnn,
+    english_words,
+)
+from tests.conftest import make_examples, train
+
+ASSETS = Path(__file__).parents[2] / "assets" / "english_words"
+WORDS = [
+    "the",
+    "The",
+    "gene",
+    "genes",
+    "IL-2",
+    "NF-kappa",
+    "B",
+    "phosphorylation",
+    "zygomorphic",
+    "Dr.",
+    "don't",
+    "a_b",
+    "(CD28)",
+    "3.5",
+    "1/2",
+    "'",
+    "Mr.Smith's",
+    "\u00dcberraschung",
+    "na\u00efve",
+    "\u03b1-actin",
+    "\ufb01ne",
+    "\u2026",
+    "x\u00b2",
+]
+ENGLISH_CNN = {
+    "@architectures": "spacy_nested_ner.EnglishCNN.v1",
+    "width": 32,
+    "depth": 2,
+    "embed_size": 200,
+    "window_size": 1,
+    "maxout_pieces": 2,
+    "subword_features": True,
+}
+
+
+def vectors_of(*words: str) -> np.ndarray:
+    return english_words()([Doc(spacy.blank("en").vocab, words=list(words))])
+
+
+@pytest.fixture
+def table(tmp_path) -> EnglishWords:
+    """Of four pieces; a word of two is twice their mean."""
+    (tmp_path / PIECES).write_text("gene\n##s\nil\n-\n", encoding="utf8")
+    tensors = {
+        "vectors": np.array([[1, 2], [3, -4], [5, 6], [0, 1]], dtype=np.int8),
+        "scale": np.array([1, 0.5], dtype=np.float32),
+        "mapping": 2 * np.eye(2, dtype=np.float32),
+    }
+    save_file(tensors, tmp_path / TENSORS)
+    return EnglishWords(tmp_path)
+
+
+def test_words_of_one_piece_of_several_and_of_none(table) -> None:
+    vocab = spacy.blank("en").vocab
+    words = ["GENE", "genes", "Génes", "\n", "il-", "il-x", "##s", "tree"]
+    found = table([Doc(vocab, words=words[:3]), Doc(vocab), Doc(vocab, words=words[3:])])
+    together = [4.0, -1.0]  # of gene and ##s
+    expected = [[1, 1], together, together, [0, 0], [5, 3.5], [5, 3.5], [0, 0], [0, 0]]
+    assert found.dtype == np.float32 and np.allclose(found, expected)
+    assert table([Doc(vocab)]).shape == table([]).shape == (0, 2)
+
+
+def test_words_are_cut_as_the_encoder_cuts_them(tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    pieces = (ASSETS / PIECES).read_text("utf8").splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*pieces, "[UNK]"]) + "\n", encoding="utf8")
+    tokenizer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=True)
+    for word in WORDS:
+        assert [pieces[row] for row in english_words().pieces(word)] == tokenizer.tokenize(word)
+
+
+def test_the_table_is_the_one_that_pipelines_learned_with() -> None:
+    """A trained pipeline does not carry it: another table needs another name."""
+    pieces = (ASSETS / PIECES).read_text("utf8")
+    contents = [pieces.encode("utf8"), (ASSETS / TENSORS).read_bytes()]
+    found = [hashlib.sha256(content).hexdigest()[:16] for content in contents]
+    assert found == ["efa5da3d114f3ed8", "796407403c8a606e"]
+    assert len(pieces.splitlines()) == len(load_file(ASSETS / TENSORS)["vectors"])
+
+
+def test_words_of_one_meaning_are_near() -> None:
+    gene, genes, protein, capital, table = vectors_of("gene", "genes", "protein", "GENE", "table")
+    assert np.array_equal(gene, capital)
+    assert gene @ genes > gene @ protein > gene @ table
+    known, unknown, other = vectors_of("phosphorylation", "dephosphorylations", "grandmother")
+    assert unknown @ known > unknown @ other
+
+
+def test_a_word_has_one_vector_wherever_it_stands() -> None:
+    alone = [vectors_of(word)[0] for word in WORDS]
+    assert np.array_equal(vectors_of(*WORDS, *WORDS), np.stack(alone + alone))
+
+
+def test_the_cnn_is_that_of_spacy_but_for_the_words() -> None:
+    settings = {key: value for key, value in ENGLISH_CNN.items() if key[0] != "@"}
+    model = build_english_cnn(**settings)
+    model.initialize()
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))[:2]]
+    found, backprop = model([*docs, docs[0][:0].as_doc()], is_train=True)
+    assert [array.shape for array in found] == [(len(docs[0]), 32), (len(docs[1]), 32), (0, 32)]
+    backprop([np.ones_like(array) for array in found])
+    theirs = spacy.registry.architectures.get("spacy.HashEmbedCNN.v2")
+    other = theirs(**settings, pretrained_vectors=None)
+    other.initialize()
+    hashes = [
+        [node.get_param("E").shape for node in each.walk() if node.name == "hashembed"]
+        for each in (model, other)
+    ]
+    assert len(hashes[0]) == 4 and hashes[0] == hashes[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*W113")
+def test_a_trained_pipeline_reads_them_anywhere(tmp_path) -> None:
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_nested_ner.LocateAndLabel.v1", "tok2vec": ENGLISH_CNN}
+    nlp.add_pipe("locate_and_label_ner", name="ner", config={"model": model})
+    nlp.initialize(lambda: make_examples(nlp))
+    train(nlp, 40)
+    nlp.to_disk(tmp_path / "trained")
+    size = sum(path.stat().st_size for path in (tmp_path / "trained").rglob("*"))
+    assert size < (ASSETS / TENSORS).stat().st_size  # the words stay in the package
+    loaded = spacy.load(tmp_path / "trained")
+    # Vectors of the vocab do not matter.
+    other = spacy.blank("en")
+    other.vocab.set_vector("gene", np.ones(7, dtype="f"))
+    other.add_pipe("ner", source=loaded)
+    texts = [eg.reference.text for eg in make_examples(nlp)]
+    spans = [
+        [[(s.start, s.end, s.label_) for s in doc.spans["sc"]] for doc in each.pipe(texts)]
+        for each in (nlp, loaded, other)
+    ]
+    assert any(spans[0]) and spans[0] == spans[1] == spans[2]
+
+
+def test_a_package_without_the_table(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.setattr(module, "english_words", english_words.__wrapped__)
+    with pytest.raises(ValueError, match=r"has no english_words\. Install the package again\."):
+        build_english_cnn(32, 2, 200, 1, 2, True)
