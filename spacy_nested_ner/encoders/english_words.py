@@ -147,7 +147,10 @@ def build_english_cnn(
     known: Any = chain(read_words(), with_array(Linear(width, english_words().width)))
     mixed = Maxout(width, width * (len(rows) + 1), nP=3, dropout=0.0, normalize=True)
     embed: Any = chain(concatenate(hashed, known), with_array(mixed), ragged2list())
-    return build_Tok2Vec_model(embed, MaxoutWindowEncoder(width, depth, window_size, maxout_pieces))
+    encode = MaxoutWindowEncoder(
+        width=width, window_size=window_size, maxout_pieces=maxout_pieces, depth=depth
+    )
+    return build_Tok2Vec_model(embed, encode)
 
 
 def read_words() -> Model[List[Doc], Ragged]:

@@ -117,21 +117,40 @@ def test_a_word_has_one_vector_wherever_it_stands() -> None:
 
 
 def test_the_cnn_is_that_of_spacy_but_for_the_words() -> None:
+    """HashEmbedCNN with vectors of the same width in the vocab has the same parameters."""
     settings = {key: value for key, value in ENGLISH_CNN.items() if key[0] != "@"}
-    model = build_english_cnn(**settings)
-    model.initialize()
-    docs = [eg.reference for eg in make_examples(spacy.blank("en"))[:2]]
-    found, backprop = model([*docs, docs[0][:0].as_doc()], is_train=True)
-    assert [array.shape for array in found] == [(len(docs[0]), 32), (len(docs[1]), 32), (0, 32)]
-    backprop([np.ones_like(array) for array in found])
+    nlp = spacy.blank("en")
+    nlp.vocab.set_vector("gene", np.ones(english_words().width, dtype="f"))
+    docs = [eg.reference for eg in make_examples(nlp)[:2]]
     theirs = spacy.registry.architectures.get("spacy.HashEmbedCNN.v2")
-    other = theirs(**settings, pretrained_vectors=None)
-    other.initialize()
-    hashes = [
-        [node.get_param("E").shape for node in each.walk() if node.name == "hashembed"]
-        for each in (model, other)
-    ]
-    assert len(hashes[0]) == 4 and hashes[0] == hashes[1]
+    shapes = []
+    for model in (
+        build_english_cnn(**settings),
+        theirs(**settings, pretrained_vectors=True),
+    ):
+        model.initialize(X=docs)
+        shapes.append(
+            [
+                node.get_param(name).shape
+                for node in model.walk()
+                for name in node.param_names
+                # Thinc's linear layer has a bias, spaCy's layer of vectors has none.
+                if (node.name, name) != ("linear", "b")
+            ]
+        )
+    assert len(shapes[0]) > 10 and sorted(shapes[0]) == sorted(shapes[1])
+
+
+def test_docs_of_any_length_and_gradients() -> None:
+    model = build_english_cnn(32, 2, 200, 1, 2, False)
+    model.initialize()
+    vocab = spacy.blank("en").vocab
+    docs = [Doc(vocab, words=["a", "gene"]), Doc(vocab)]
+    found, backprop = model(docs, is_train=True)
+    assert [array.shape for array in found] == [(2, 32), (0, 32)]
+    (linear,) = [node for node in model.walk() if node.name == "linear"]
+    backprop([np.arange(array.size, dtype="f").reshape(array.shape) for array in found])
+    assert linear.get_grad("W").any()
 
 
 @pytest.mark.filterwarnings("ignore:.*W113")
