@@ -38,6 +38,8 @@ from spacy_nested_ner.training.budget import CLOCK
 
 # Settings that say where the data of a result lay.
 PATHS = ("train", "dev", "test", "corpus")
+# Settings that came later, and what a result that does not know them was made with.
+LATER = {"vectors": None, "english_words": False}
 
 
 class Task(NamedTuple):
@@ -120,7 +122,7 @@ def train_each(
 
 
 def _check_settings(task: Task) -> None:
-    """Settings of results that did not know one do not count: it had its default."""
+    """Settings that a result does not know do not count, but for those of `LATER`."""
     if not task.target.exists():
         return
     found = srsly.read_json(task.target)["settings"]
@@ -138,13 +140,14 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
     other = [
         key
         for key, value in wanted.items()
-        if found.get(key, value) != value
+        if found.get(key, LATER.get(key, value)) != value
         and key not in ignored
         # Which of several GPUs it was does not matter.
         and not (key == "gpu_id" and min(found[key], value) >= 0)
     ]
     if not other:
         return ""
+    found = {**LATER, **found}
     made, now = (", ".join(f"{key} {of[key]}" for key in other) for of in (found, wanted))
     return f"{where} was made with other settings: {made}. Give another output (now: {now})."
 

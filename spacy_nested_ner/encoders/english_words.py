@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from spacy.attrs import LOWER
 from spacy.ml.featureextractor import FeatureExtractor
 from spacy.ml.models.tok2vec import MaxoutWindowEncoder, build_Tok2Vec_model
-from spacy.strings import hash_string
+from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.api import (
     HashEmbed,
@@ -54,7 +54,7 @@ class EnglishWords:
         self.width = self.vectors.shape[1]
         self._mapping = tensors["mapping"]
         self._rows: Dict[str, int] = {piece: row for row, piece in enumerate(pieces)}
-        whole = [(hash_string(piece), row) for piece, row in self._rows.items() if is_word(piece)]
+        whole = [(get_string_id(piece), row) for piece, row in self._rows.items() if is_word(piece)]
         whole.sort()
         self._keys = np.array([key for key, _ in whole], dtype=np.uint64)
         self._rows_of_keys = np.array([row for _, row in whole])
@@ -137,7 +137,7 @@ def build_english_cnn(
     attrs = ATTRS if subword_features else ATTRS[:1]
     rows = [embed_size, *[embed_size // 2] * (len(attrs) - 1)]
     # As in spaCy's MultiHashEmbed, whose static vectors are those of the vocab.
-    embeddings = [
+    embeddings: List[Any] = [
         HashEmbed(width, n, column=column, seed=8 + column, dropout=0.0)
         for column, n in enumerate(rows)
     ]

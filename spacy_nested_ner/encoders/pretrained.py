@@ -388,6 +388,8 @@ def _explain(architecture: str, name: str) -> Iterator[None]:
         path = Path(name)
         if (path.is_absolute() or name.startswith(".")) and not path.is_dir():
             raise OSError(f"there is no directory '{name}'")
+        if path.is_dir() and not (path / "config.json").is_file():  # such as a pipeline of spaCy
+            raise OSError("the directory has no config.json")
         yield
     except (OSError, ValueError, KeyError) as err:
         raise ValueError(

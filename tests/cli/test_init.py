@@ -209,6 +209,9 @@ def test_no_such_transformer(corpus, tmp_path) -> None:
     path = tmp_path / "mine.cfg"
     printed = init(corpus, path, "--encoder", tmp_path / "none", code=1)
     assert "Cannot make a config" in printed and "there is no directory" in printed
+    spacy.blank("en").to_disk(tmp_path / "pipeline")
+    printed = init(corpus, path, "--encoder", tmp_path / "pipeline", code=1)
+    assert printed.endswith("The error was: the directory has no config.json")
     assert not path.exists()
 
 

@@ -158,6 +158,11 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
         train_each([Task({"gpu_id": -1}, new)], die, print)
     (found,) = train_each([Task({"minutes": 5, "clock": "cpu"}, old)], die, print)
     assert found == {"settings": {"minutes": 5}}
+    # What an older version did without.
+    words = {"minutes": 5, "vectors": None, "english_words": True}
+    with pytest.raises(ValueError, match=rf"{made} english_words False\. Give .*words True"):
+        train_each([Task(words, old)], die, print)
+    assert train_each([Task({**words, "english_words": False}, old)], die, print) == [found]
 
 
 @Language.factory("tests_scored")
