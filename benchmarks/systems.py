@@ -85,13 +85,6 @@ def use_vectors(config: Dict[str, Any], pipeline: str) -> None:
     config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] = True
 
 
-def use_english_words(config: Dict[str, Any]) -> None:
-    """Let a shipped config for a CNN read the vectors of English words of the package, too."""
-    tok2vec = config["components"]["ner"]["model"]["tok2vec"]
-    del tok2vec["pretrained_vectors"]
-    tok2vec["@architectures"] = "spacy_nested_ner.EnglishCNN.v1"
-
-
 def add_embed(config: Dict[str, Any]) -> None:
     """Let a `*_transformer.cfg` read `EMBED` beside its transformer; mrc_ner, whose encoder reads
     questions, too, stays as it is."""

@@ -22,7 +22,6 @@ SPANCAT = "spancat"
 """spaCy's own component for nested entities, as a yardstick."""
 COMPONENT = "ner"  # in all shipped configs
 ACCURACY, SPEED = "accuracy", "speed"  # what there is to optimize
-ENGLISH_CNN = "spacy_nested_ner.EnglishCNN.v1"
 ENGLISH_WORDS = "those of English words that come with the package"
 # What few sentences are, see `ADVERSARIAL_FROM_FEW`.
 FEW_SENTENCES = 500
@@ -407,9 +406,9 @@ def reads_english(encoder: str, lang: str) -> bool:
 def use_english_words(config: Config) -> None:
     """Let the CNN of a shipped config read the vectors that come with the package, too; before
     `use_encoder`."""
-    tok2vec = config["components"][COMPONENT]["model"]["tok2vec"]
-    del tok2vec["pretrained_vectors"]
-    tok2vec["@architectures"] = ENGLISH_CNN
+    from spacy_nested_ner.encoders import english_words
+
+    english_words.use_english_words(config["components"][COMPONENT]["model"]["tok2vec"])
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:

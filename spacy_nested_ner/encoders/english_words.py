@@ -1,7 +1,6 @@
 """Vectors of English words that come with the package: what a pretrained encoder knows of a word
 alone. A CNN that reads them, too, learns more from few sentences, with nothing to download."""
 
-import re
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
@@ -32,10 +31,10 @@ from spacy_nested_ner.encoders.word_features import attribute
 FOLDER = "english_words"
 PIECES, TENSORS = "pieces.txt", "vectors.safetensors"
 INSIDE = "##"  # begins a piece that does not begin a word
-LONGEST = 100  # characters; a longer string is hardly a word, and to the encoder it is unknown
-CACHED = 20_000  # words of several pieces whose vectors are kept
-# What stands apart in the pieces of the encoder: words, and each other sign.
-PART = re.compile(r"[^\W_]+|[^\w\s]|_")
+LONGEST = 100  # characters of what the encoder cuts into pieces; it does not read what is longer
+CACHED = 20_000  # words whose vectors are kept, of those that are no piece as they are
+ASCII_SYMBOLS = "$+<=>^`|~"  # to the encoder signs as those of punctuation; other symbols are not
+ARCHITECTURE = "spacy_nested_ner.EnglishCNN.v1"
 ATTRS = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
 
 
@@ -54,7 +53,12 @@ class EnglishWords:
         self.width = self.vectors.shape[1]
         self._mapping = tensors["mapping"]
         self._rows: Dict[str, int] = {piece: row for row, piece in enumerate(pieces)}
-        whole = [(get_string_id(piece), row) for piece, row in self._rows.items() if is_word(piece)]
+        # An ellipsis of three full stops is a piece that no word is cut into.
+        whole = [
+            (get_string_id(piece), row)
+            for piece, row in self._rows.items()
+            if piece.isalnum() or self.pieces(piece) == [row]
+        ]
         whole.sort()
         self._keys = np.array([key for key, _ in whole], dtype=np.uint64)
         self._rows_of_keys = np.array([row for _, row in whole])
@@ -81,16 +85,15 @@ class EnglishWords:
         return self.vectors[rows].sum(axis=0) / max(1, len(rows)) @ self._mapping
 
     def pieces(self, word: str) -> List[int]:
-        """Rows of the pieces of a word as the encoder cuts it: without case and accents, and from
-        left to right the longest piece there is. A part that cannot be cut so has none."""
-        letters = unicodedata.normalize("NFD", word[:LONGEST].lower())
-        plain = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
-        return [row for part in PART.findall(plain) for row in self._cut(part)]
+        """Rows of the pieces of a word, cut as by the tokenizer of BERT in lower case: without
+        accents, signs apart, and from left to right the longest piece there is. A part that cannot
+        be cut so has none."""
+        return [row for part in parts(word) for row in self._cut(part)]
 
     def _cut(self, part: str) -> List[int]:
         rows: List[int] = []
         begin = 0
-        while begin < len(part):
+        while begin < len(part) <= LONGEST:
             prefix = INSIDE if begin else ""
             ends = range(len(part), begin, -1)
             end = next((end for end in ends if prefix + part[begin:end] in self._rows), 0)
@@ -101,9 +104,17 @@ class EnglishWords:
         return rows
 
 
-def is_word(piece: str) -> bool:
-    """Whether a piece of the encoder is a word."""
-    return not piece.startswith(INSIDE) or piece == INSIDE
+def parts(word: str) -> List[str]:
+    """A word in lower case without accents and what is not to be seen, each sign apart."""
+    letters = unicodedata.normalize("NFD", word.lower())
+    return "".join(map(_spaced, letters)).split()
+
+
+def _spaced(letter: str) -> str:
+    kind = unicodedata.category(letter)
+    if kind[0] == "P" or letter in ASCII_SYMBOLS:
+        return f" {letter} "
+    return "" if kind == "Mn" or kind[0] == "C" else letter
 
 
 @lru_cache(maxsize=1)
@@ -141,16 +152,28 @@ def build_english_cnn(
         HashEmbed(width, n, column=column, seed=8 + column, dropout=0.0)
         for column, n in enumerate(rows)
     ]
+    # Lists, because Thinc's ragged arrays forget the width of docs without words.
     hashed: Any = chain(
-        FeatureExtractor(attrs), list2ragged(), with_array(concatenate(*embeddings))
+        FeatureExtractor(attrs),
+        list2ragged(),
+        with_array(concatenate(*embeddings)),
+        ragged2list(),
     )
-    known: Any = chain(read_words(), with_array(Linear(width, english_words().width)))
+    known: Any = chain(
+        read_words(), with_array(Linear(width, english_words().width)), ragged2list()
+    )
     mixed = Maxout(width, width * (len(rows) + 1), nP=3, dropout=0.0, normalize=True)
-    embed: Any = chain(concatenate(hashed, known), with_array(mixed), ragged2list())
+    embed: Any = chain(concatenate(hashed, known), with_array(mixed))
     encode = MaxoutWindowEncoder(
         width=width, window_size=window_size, maxout_pieces=maxout_pieces, depth=depth
     )
     return build_Tok2Vec_model(embed, encode)
+
+
+def use_english_words(tok2vec: Dict[str, Any]) -> None:
+    """Make an EnglishCNN of the block of a HashEmbedCNN in a config."""
+    del tok2vec["pretrained_vectors"]
+    tok2vec["@architectures"] = ARCHITECTURE
 
 
 def read_words() -> Model[List[Doc], Ragged]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,14 @@ WORDS = [
     "\u2026",
     "x\u00b2",
 ]
+GOLDEN = [
+    [-1.1592, -1.5074, 0.6466],
+    [-1.4194, -1.7439, -0.0519],
+    [-0.9274, 0.5583, -0.038],
+    [-1.161, 0.2458, -0.0978],
+    [-0.8464, 0.3961, 0.0355],
+    [0.0, 0.0, 0.0],
+]
 ENGLISH_CNN = {
     "@architectures": "spacy_nested_ner.EnglishCNN.v1",
     "width": 32,
@@ -85,13 +94,26 @@ def test_words_of_one_piece_of_several_and_of_none(table) -> None:
     assert table([Doc(vocab)]).shape == table([]).shape == (0, 2)
 
 
+def test_a_long_word_is_read_no_more_than_by_the_encoder(table) -> None:
+    assert len(table.pieces("gene" + "s" * 96)) == 97 and not table.pieces("gene" + "s" * 97)
+    assert table.pieces(f"il-{'s' * 200}") == [2, 3]
+
+
 def test_words_are_cut_as_the_encoder_cuts_them(tmp_path) -> None:
     transformers = pytest.importorskip("transformers")
     pieces = (ASSETS / PIECES).read_text("utf8").splitlines()
     (tmp_path / "vocab.txt").write_text("\n".join([*pieces, "[UNK]"]) + "\n", encoding="utf8")
     tokenizer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=True)
+    table = english_words()
     for word in WORDS:
-        assert [pieces[row] for row in english_words().pieces(word)] == tokenizer.tokenize(word)
+        assert [pieces[row] for row in table.pieces(word)] == tokenizer.tokenize(word)
+    # What is looked up as a whole is a piece that the encoder makes of it.
+    found = table([Doc(spacy.blank("en").vocab, words=pieces)])
+    for piece, whole in zip(pieces, (found == table.vectors).all(axis=1)):
+        if whole:
+            assert tokenizer.tokenize(piece) == [piece]
+        else:
+            assert tokenizer.tokenize(piece) != [piece] or not piece.isascii()
 
 
 def test_the_table_is_the_one_that_pipelines_learned_with() -> None:
@@ -113,38 +135,50 @@ def test_words_of_one_meaning_are_near() -> None:
 
 def test_a_word_has_one_vector_wherever_it_stands() -> None:
     alone = [vectors_of(word)[0] for word in WORDS]
-    assert np.array_equal(vectors_of(*WORDS, *WORDS), np.stack(alone + alone))
+    together = EnglishWords(ASSETS)([Doc(spacy.blank("en").vocab, words=[*WORDS, *WORDS])])
+    assert np.array_equal(together, np.stack(alone + alone))
 
 
-def test_the_cnn_is_that_of_spacy_but_for_the_words() -> None:
+def test_how_the_table_is_read_stays_as_it_is() -> None:
+    """As pipelines learned it."""
+    found = vectors_of("gene", "IL-2", "na\u00efve", "...", "dephosphorylations", "\n")
+    assert np.allclose(found[:, :3], GOLDEN, atol=1e-4)
+
+
+@pytest.mark.parametrize("subwords", [True, False])
+def test_the_cnn_is_that_of_spacy_but_for_the_words(subwords) -> None:
     """HashEmbedCNN with vectors of the same width in the vocab has the same parameters."""
     settings = {key: value for key, value in ENGLISH_CNN.items() if key[0] != "@"}
+    settings["subword_features"] = subwords
     nlp = spacy.blank("en")
     nlp.vocab.set_vector("gene", np.ones(english_words().width, dtype="f"))
     docs = [eg.reference for eg in make_examples(nlp)[:2]]
     theirs = spacy.registry.architectures.get("spacy.HashEmbedCNN.v2")
-    shapes = []
-    for model in (
-        build_english_cnn(**settings),
-        theirs(**settings, pretrained_vectors=True),
-    ):
+    shapes, hashes = [], []
+    for model in (build_english_cnn(**settings), theirs(**settings, pretrained_vectors=True)):
         model.initialize(X=docs)
         shapes.append(
-            [
+            sorted(
                 node.get_param(name).shape
                 for node in model.walk()
                 for name in node.param_names
                 # Thinc's linear layer has a bias, spaCy's layer of vectors has none.
                 if (node.name, name) != ("linear", "b")
-            ]
+            )
         )
-    assert len(shapes[0]) > 10 and sorted(shapes[0]) == sorted(shapes[1])
+        hashes.append(
+            [dict(n.attrs) for n in model.walk() if n.name in ("hashembed", "ints-getitem")]
+        )
+    assert len(shapes[0]) > 8 and shapes[0] == shapes[1]
+    assert len(hashes[0]) >= 1 and str(hashes[0]) == str(hashes[1])
 
 
 def test_docs_of_any_length_and_gradients() -> None:
     model = build_english_cnn(32, 2, 200, 1, 2, False)
     model.initialize()
     vocab = spacy.blank("en").vocab
+    for docs in ([Doc(vocab)], [Doc(vocab), Doc(vocab)]):
+        assert [array.shape for array in model.predict(docs)] == [(0, 32)] * len(docs)
     docs = [Doc(vocab, words=["a", "gene"]), Doc(vocab)]
     found, backprop = model(docs, is_train=True)
     assert [array.shape for array in found] == [(2, 32), (0, 32)]
@@ -176,8 +210,10 @@ def test_a_trained_pipeline_reads_them_anywhere(tmp_path) -> None:
     assert any(spans[0]) and spans[0] == spans[1] == spans[2]
 
 
-def test_a_package_without_the_table(tmp_path, monkeypatch) -> None:
+def test_the_table_of_an_installed_package(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "__file__", str(tmp_path / "a" / "b" / "c.py"))
     monkeypatch.setattr(module, "english_words", english_words.__wrapped__)
     with pytest.raises(ValueError, match=r"has no english_words\. Install the package again\."):
         build_english_cnn(32, 2, 200, 1, 2, True)
+    shutil.copytree(ASSETS, tmp_path / "a" / "english_words")
+    assert build_english_cnn(32, 2, 200, 1, 2, True).get_dim("nO") == 32
