@@ -69,7 +69,8 @@ def main(
 
 def fitted(means: np.ndarray, together: np.ndarray) -> np.ndarray:
     """`(width, width)`: maps means over pieces, `(words, width)`, to vectors of the words."""
-    return np.linalg.solve(means.T @ means + RIDGE * np.eye(WIDTH), means.T @ together)
+    square = means.T @ means + RIDGE * np.eye(means.shape[1])
+    return np.linalg.solve(square, means.T @ together)
 
 
 def words(data: Sequence[Path]) -> List[str]:

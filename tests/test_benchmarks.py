@@ -18,6 +18,7 @@ from benchmarks import (
     ablation,
     compare,
     diffusion_steps,
+    english_words,
     growth,
     init_trials,
     long_entities,
@@ -36,6 +37,7 @@ from benchmarks import (
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS, SYSTEMS
 from spacy_nested_ner.encoders import sorted_transformer
+from spacy_nested_ner.encoders.english_words import EnglishWords
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import names_of
@@ -202,6 +204,17 @@ def test_english_words_of_a_cnn(tmp_path) -> None:
         found = CliRunner().invoke(compare.app, args)
         assert found.exit_code == 2 and said in found.output
     assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN, English words"
+
+
+def test_a_table_of_english_words(tiny_bert, tmp_path) -> None:
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    DocBin(docs=docs).to_disk(tmp_path / "data.spacy")
+    args = [tiny_bert, tmp_path / "data.spacy", "--output", tmp_path]
+    printed = invoke(app_of(english_words.main), *args)
+    table = EnglishWords(tmp_path)
+    assert f"{len(table.vectors):,} pieces" in printed
+    found = table(docs)
+    assert len(found) == sum(map(len, docs)) and found.any(axis=1).mean() > 0.9
 
 
 def test_frozen_encoder_and_adversarial_training(tmp_path) -> None:
