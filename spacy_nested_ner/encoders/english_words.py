@@ -1,5 +1,7 @@
 """Vectors of English words that come with the package: what a pretrained encoder knows of a word
-alone. A CNN that reads them, too, learns more from few sentences, with nothing to download."""
+alone (Bommasani et al. 2020, *Interpreting Pretrained Contextualized Representations via Reductions
+to Static Embeddings*). A CNN that reads them, too, learns more from few sentences, with nothing to
+download."""
 
 import unicodedata
 from functools import lru_cache
