@@ -14,6 +14,7 @@ from spacy.language import Language
 
 REGISTERED = [
     ("spacy_architectures", "spacy_nested_ner.Diffusion.v1"),
+    ("spacy_architectures", "spacy_nested_ner.EnglishCNN.v1"),
     ("spacy_architectures", "spacy_nested_ner.HybridEncoder.v1"),
     ("spacy_architectures", "spacy_nested_ner.LayerMeanTransformer.v1"),
     ("spacy_architectures", "spacy_nested_ner.LocateAndLabel.v1"),
