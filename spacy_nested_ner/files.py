@@ -35,6 +35,20 @@ DRAFT = ".spacy_nested_ner-"
 """How the names of draft folders begin. In one there are `lock`, held while its process lives;
 `new`, what is written; and, only once all of that is complete, `old`, what it replaces."""
 
+PACKAGE = Path(__file__).parent
+
+
+def shipped(path: str, in_clone: str) -> Path:
+    """A file or folder that comes with the package. path: in an installed package. in_clone: from
+    the root of the repository, in a clone of it.
+
+    Raises ValueError if it is missing.
+    """
+    for found in (PACKAGE / path, PACKAGE.parent / in_clone):
+        if found.exists():
+            return found
+    raise ValueError(f"{PACKAGE} has no {path}. Install the package again.")
+
 
 @contextmanager
 def written_together(paths: Iterable[Path]) -> Iterator[Dict[Path, Path]]:

@@ -42,19 +42,6 @@ PREDICTIONS = 2
 SCORING_SHARE = 0.2
 
 
-def shipped_config(name: str) -> Path:
-    """A config of the package; in a clone of the repository they lie beside it.
-
-    Raises ValueError if there is none of that name.
-    """
-    package = Path(__file__).parents[1]
-    for folder in (package, package.parent):
-        path = folder / "configs" / name
-        if path.is_file():
-            return path
-    raise ValueError(f"{package} has no config {name}. Install the package again.")
-
-
 @dataclass
 class Recipe:
     """A config, and in words why it is as it is.
@@ -206,8 +193,11 @@ def config_of(
     """The shipped config of a system or of `SPANCAT` for some data; see `use_encoder`."""
     from spacy.util import load_config
 
+    from spacy_nested_ner.files import shipped
+
     kind = "cnn" if encoder in (CNN, LISTENER) else "transformer"
-    config = load_config(shipped_config(f"{factory.removesuffix('_ner')}_{kind}.cfg"))
+    name = f"configs/{factory.removesuffix('_ner')}_{kind}.cfg"
+    config = load_config(shipped(name, in_clone=name))
     config["paths"].update(train=str(train_path), dev=str(dev_path))
     config["nlp"]["lang"] = lang
     config["components"][COMPONENT]["spans_key"] = spans_key

@@ -29,6 +29,7 @@ from thinc.api import (
 from thinc.types import Floats2d, Ragged
 
 from spacy_nested_ner.encoders.word_features import attribute
+from spacy_nested_ner.files import shipped
 
 FOLDER = "english_words"
 PIECES, TENSORS = "pieces.txt", "vectors.safetensors"
@@ -121,16 +122,11 @@ def _spaced(letter: str) -> str:
 
 @lru_cache(maxsize=1)
 def english_words() -> EnglishWords:
-    """The table of the package, read once in a process. In a clone of the repository it lies among
-    the assets.
+    """The table of the package, read once in a process.
 
     Raises ValueError if it is missing.
     """
-    package = Path(__file__).parents[1]
-    for folder in (package / FOLDER, package.parent / "assets" / FOLDER):
-        if (folder / TENSORS).is_file():
-            return EnglishWords(folder)
-    raise ValueError(f"{package} has no {FOLDER}. Install the package again.")
+    return EnglishWords(shipped(FOLDER, in_clone=f"assets/{FOLDER}"))
 
 
 def build_english_cnn(

@@ -12,6 +12,7 @@ import spacy
 from safetensors.numpy import load_file, save_file
 from spacy.tokens import Doc
 
+from spacy_nested_ner import files
 from spacy_nested_ner.encoders import english_words as module
 from spacy_nested_ner.encoders.english_words import (
     PIECES,
@@ -211,7 +212,7 @@ def test_a_trained_pipeline_reads_them_anywhere(tmp_path) -> None:
 
 
 def test_the_table_of_an_installed_package(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.setattr(files, "PACKAGE", tmp_path / "a")
     monkeypatch.setattr(module, "english_words", english_words.__wrapped__)
     with pytest.raises(ValueError, match=r"has no english_words\. Install the package again\."):
         build_english_cnn(32, 2, 200, 1, 2, True)
