@@ -37,7 +37,7 @@ from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train
-from spacy_nested_ner.encoders.english_words import use_english_words
+from spacy_nested_ner.encoders.english_words import without_english_words
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -210,8 +210,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
         add_embed(config)
     if settings["vectors"] is not None:
         use_vectors(config, settings["vectors"])
-    if settings["english_words"]:
-        use_english_words(config["components"]["ner"]["model"]["tok2vec"])
+    elif not settings["english_words"] and not settings["transformer"]:
+        without_english_words(config["components"]["ner"]["model"]["tok2vec"])
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":

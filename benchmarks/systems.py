@@ -16,6 +16,7 @@ from thinc.api import Config
 
 from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.corpora.docbin import read_docs
+from spacy_nested_ner.encoders.english_words import without_english_words
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.mrc.questions import number_word
@@ -82,7 +83,7 @@ def use_transformer(config: Dict[str, Any], name: str, **settings: Any) -> None:
 def use_vectors(config: Dict[str, Any], pipeline: str) -> None:
     """Let a shipped config for a CNN read static vectors, too."""
     config["paths"]["vectors"] = pipeline
-    config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] = True
+    without_english_words(config["components"]["ner"]["model"]["tok2vec"], static_vectors=True)
 
 
 def add_embed(config: Dict[str, Any]) -> None:

@@ -151,16 +151,11 @@ def recipe_for(
         optimize = goal_for(system.factory, encoder, train["sentences"])
         few = optimize is not None
         recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
-    if known is not None:
-        use_vectors(config, known.name)
-        recipe.reasons["Vectors"] = known.in_words()
-    elif reads_english(encoder, lang):
-        use_english_words(config)
-        recipe.reasons["Vectors"] = ENGLISH_WORDS
-    elif encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
-        recipe.reasons["Vectors"] = (
-            "none; from few sentences a CNN learns more with `nested-ner vectors`"
-        )
+    words = use_words(config, encoder, lang, known)
+    if not words and encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
+        words = "none; from few sentences a CNN learns more with `nested-ner vectors`"
+    if words:
+        recipe.reasons["Vectors"] = words
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     recipe.words = train["tokens"]
@@ -381,24 +376,25 @@ def known_words(name: str, encoder: str, train_path: Path, lang: str) -> KnownWo
     return KnownWords(name, vectors.shape, known / max(1, words))
 
 
-def use_vectors(config: Config, vectors: str) -> None:
-    """Let the CNN of a shipped config read the static vectors of a pipeline, too; before
-    `use_encoder`."""
-    config["paths"]["vectors"] = vectors
-    config["components"][COMPONENT]["model"]["tok2vec"]["pretrained_vectors"] = True
+def use_words(config: Config, encoder: str, lang: str, vectors: Optional[KnownWords]) -> str:
+    """Choose what the CNN of a shipped config reads of words beside its own features; before
+    `use_encoder`. Returns it in words; "" for nothing.
 
+    encoder, lang: see `recipe_for`. vectors: static ones to read; None for those of English words,
+    where they are for this language, or nothing.
+    """
+    from spacy_nested_ner.encoders.english_words import without_english_words
 
-def reads_english(encoder: str, lang: str) -> bool:
-    """Whether the vectors that come with the package are for this encoder and language."""
-    return encoder in (CNN, LISTENER) and lang == "en"
-
-
-def use_english_words(config: Config) -> None:
-    """Let the CNN of a shipped config read the vectors that come with the package, too; before
-    `use_encoder`."""
-    from spacy_nested_ner.encoders import english_words
-
-    english_words.use_english_words(config["components"][COMPONENT]["model"]["tok2vec"])
+    if encoder not in (CNN, LISTENER):
+        return ""
+    if vectors is None and lang == "en":
+        return ENGLISH_WORDS
+    tok2vec = config["components"][COMPONENT]["model"]["tok2vec"]
+    without_english_words(tok2vec, static_vectors=vectors is not None)
+    if vectors is None:
+        return ""
+    config["paths"]["vectors"] = vectors.name
+    return vectors.in_words()
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:

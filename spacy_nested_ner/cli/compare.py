@@ -188,22 +188,15 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     sentences, longest = _recipe.sentences_and_longest(train, spans_key, lang)
     warn_of([*_recipe.too_long(longest, encoder), *_recipe.of_data(report)])
     if known is not None:
-        msg.info(f"Vectors: {known.in_words()}")
         warn_of(known.warnings())
-    english = known is None and _recipe.reads_english(encoder, lang)
-    if english:
-        msg.info(f"Vectors: {_recipe.ENGLISH_WORDS}")
-    batches = ""
+    words = batches = ""
     lengths = {path: _lengths(path, spans_key, lang) for path in (dev, plan.test)}
-    words = itertools.accumulate(lengths[dev])
-    dev_limit = max(1, sum(total <= SCORED_WORDS for total in words))
+    totals = itertools.accumulate(lengths[dev])
+    dev_limit = max(1, sum(total <= SCORED_WORDS for total in totals))
     found = {}
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
-        if known is not None:
-            _recipe.use_vectors(config, known.name)
-        if english:
-            _recipe.use_english_words(config)
+        words = _recipe.use_words(config, encoder, lang, known)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit
@@ -214,6 +207,8 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
         if lost:
             msg.warn(f"{name} cannot find {lost} entities of the training data.")
         found[name] = config
+    if words:
+        msg.info(f"Vectors: {words}")
     if batches:
         msg.info(f"Batches: {batches}")
     return found

@@ -149,7 +149,8 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
         return ""
     found = {**LATER, **found}
     made, now = (", ".join(f"{key} {of[key]}" for key in other) for of in (found, wanted))
-    return f"{where} was made with other settings: {made}. Give another output (now: {now})."
+    why = " The config is also another one after an update of this package." * ("config" in other)
+    return f"{where} was made with other settings: {made}. Give another output (now: {now}).{why}"
 
 
 def _in_process(one: Callable[[Task], Dict[str, Any]], task: Task) -> Answer:

@@ -37,7 +37,7 @@ INSIDE = "##"  # begins a piece that does not begin a word
 LONGEST = 100  # characters of what the encoder cuts into pieces; it does not read what is longer
 CACHED = 20_000  # words whose vectors are kept, of those that are no piece as they are
 ASCII_SYMBOLS = "$+<=>^`|~"  # to the encoder signs as those of punctuation; other symbols are not
-ARCHITECTURE = "spacy_nested_ner.EnglishCNN.v1"
+HASHED = "spacy.HashEmbedCNN.v2"
 ATTRS = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
 
 
@@ -168,10 +168,12 @@ def build_english_cnn(
     return build_Tok2Vec_model(embed, encode)
 
 
-def use_english_words(tok2vec: Dict[str, Any]) -> None:
-    """Make an EnglishCNN of the block of a HashEmbedCNN in a config."""
-    del tok2vec["pretrained_vectors"]
-    tok2vec["@architectures"] = ARCHITECTURE
+def without_english_words(tok2vec: Dict[str, Any], static_vectors: bool = False) -> None:
+    """Make a HashEmbedCNN of the block of an EnglishCNN in a config.
+
+    static_vectors: whether it reads those of the vocab instead.
+    """
+    tok2vec.update({"@architectures": HASHED, "pretrained_vectors": static_vectors})
 
 
 def read_words() -> Model[List[Doc], Ragged]:

@@ -27,8 +27,7 @@ MODEL = """
 @architectures = "{architecture}"
 
 [model.tok2vec]
-@architectures = "spacy.HashEmbedCNN.v2"
-pretrained_vectors = null
+@architectures = "spacy_nested_ner.EnglishCNN.v1"
 width = 96
 depth = 4
 embed_size = 2000

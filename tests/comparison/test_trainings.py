@@ -163,6 +163,11 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     with pytest.raises(ValueError, match=rf"{made} english_words False\. Give .*words True"):
         train_each([Task(words, old)], die, print)
     assert train_each([Task({**words, "english_words": False}, old)], die, print) == [found]
+    srsly.write_json(old, {"settings": {"config": "1"}})
+    with pytest.raises(
+        ValueError, match=rf"{made} config 1\. Give .*after an update of this package"
+    ):
+        train_each([Task({"config": "2"}, old)], die, print)
 
 
 @Language.factory("tests_scored")

@@ -65,7 +65,8 @@ def test_fill_config_completes_a_config_that_only_names_the_factory(tmp_path) ->
     assert set(component) == {"factory", *defaults}
     assert component["spans_key"] == "sc" and component["threshold"] == 0.5
     assert component["model"]["@architectures"] == "spacy_nested_ner.PIQN.v1"
-    assert component["model"]["tok2vec"]["@architectures"] == "spacy.HashEmbedCNN.v2"
+    english = "spacy_nested_ner.EnglishCNN.v1"
+    assert component["model"]["tok2vec"]["@architectures"] == english
     assert component["model"]["query_source"] == "words"  # a default of the architecture
     assert full["training"]["score_weights"] == {"nested_f": 1.0, "nested_p": 0.0, "nested_r": 0.0}
 

@@ -425,7 +425,7 @@ def test_ents_of_another_component_are_not_replaced_in_silence() -> None:
             "Use factory 'piqn_ner' or the model ",
         ),
         ("piqn_ner", "spacy_nested_ner.LocateAndLabel.v1", "Use factory 'locate_and_label_ner'"),
-        ("piqn_ner", "spacy.HashEmbedCNN.v2", "got the model .* keep only its tok2vec"),
+        ("piqn_ner", "spacy_nested_ner.EnglishCNN.v1", "got the model .* keep only its tok2vec"),
     ],
 )
 def test_a_model_of_another_system_is_refused(factory, architecture, problem) -> None:
