@@ -6,11 +6,11 @@ download."""
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 import numpy as np
 from safetensors.numpy import load_file
-from spacy.attrs import LOWER
+from spacy.attrs import IDS, LOWER
 from spacy.ml.featureextractor import FeatureExtractor
 from spacy.ml.models.tok2vec import MaxoutWindowEncoder, build_Tok2Vec_model
 from spacy.strings import get_string_id
@@ -26,6 +26,7 @@ from thinc.api import (
     ragged2list,
     with_array,
 )
+from thinc.layers.chain import init as init_chain
 from thinc.types import Floats2d, Ragged
 
 from spacy_nested_ner.encoders.word_features import attribute
@@ -39,6 +40,8 @@ CACHED = 20_000  # words whose vectors are kept, of those that are no piece as t
 ASCII_SYMBOLS = "$+<=>^`|~"  # to the encoder signs as those of punctuation; other symbols are not
 HASHED = "spacy.HashEmbedCNN.v2"
 ATTRS = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
+READ = [IDS[attr] for attr in (*ATTRS, "LOWER")]
+MIXED = np.random.default_rng(0).integers(2**64, size=len(READ), dtype=np.uint64) | np.uint64(1)
 
 
 class EnglishWords:
@@ -161,11 +164,63 @@ def build_english_cnn(
         read_words(), with_array(Linear(width, english_words().width)), ragged2list()
     )
     mixed = Maxout(width, width * (len(rows) + 1), nP=3, dropout=0.0, normalize=True)
-    embed: Any = chain(concatenate(hashed, known), with_array(mixed))
+    embed: Any = Model(
+        "english_embed",
+        _embed,
+        init=init_chain,
+        layers=[concatenate(hashed, known), with_array(mixed)],
+        dims={"nO": width},
+    )
     encode = MaxoutWindowEncoder(
         width=width, window_size=window_size, maxout_pieces=maxout_pieces, depth=depth
     )
     return build_Tok2Vec_model(embed, encode)
+
+
+class DistinctWords:
+    """The words of some docs, each only once, for layers that read docs.
+
+    place: `(words,)`, where in it each word of the docs stands.
+    """
+
+    def __init__(self, docs: List[Doc]):
+        rows = np.concatenate([doc.to_array(READ) for doc in docs]).astype(np.uint64)
+        # One number for all that is read of a word, as unlikely to stand for two as a hash of it.
+        _, first, place = np.unique(rows @ MIXED, return_index=True, return_inverse=True)
+        self.rows, self.place = rows[first], place.reshape(-1).astype(np.int32)
+        self.vocab = docs[0].vocab
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_array(self, attrs: Union[int, List[str]]) -> np.ndarray:
+        """As that of a doc."""
+        if isinstance(attrs, int):
+            return self.rows[:, READ.index(attrs)]
+        return self.rows[:, [READ.index(IDS[attr]) for attr in attrs]]
+
+
+def _embed(
+    model: Model[List[Doc], List[Floats2d]], docs: List[Doc], is_train: bool
+) -> Tuple[List[Floats2d], Callable[[List[Floats2d]], List[Doc]]]:
+    """What its two layers do one after the other, but each word that is read is computed once;
+    only the dropout is drawn for each place where it stands."""
+    read, mix = model.layers
+    normalized, dropout = mix.layers[0].layers
+    ops: Any = model.ops
+    words = DistinctWords(docs)
+    place = ops.asarray1i(words.place)
+    (vectors,), backprop_read = read([words], is_train)
+    vectors, backprop_normalized = normalized(vectors, is_train)
+    found, backprop_dropout = dropout(vectors[place], is_train)
+
+    def backprop(d_found: List[Floats2d]) -> List[Doc]:
+        d_vectors = ops.alloc2f(*vectors.shape)
+        ops.scatter_add(d_vectors, place, backprop_dropout(ops.flatten(d_found)))
+        backprop_read([backprop_normalized(d_vectors)])
+        return []
+
+    return ops.unflatten(found, ops.asarray1i([len(doc) for doc in docs])), backprop
 
 
 def without_english_words(tok2vec: Dict[str, Any], static_vectors: bool = False) -> None:

@@ -11,6 +11,7 @@ import pytest
 import spacy
 from safetensors.numpy import load_file, save_file
 from spacy.tokens import Doc
+from thinc.api import set_dropout_rate
 
 from spacy_nested_ner import files
 from spacy_nested_ner.encoders import english_words as module
@@ -186,6 +187,61 @@ def test_docs_of_any_length_and_gradients() -> None:
     (linear,) = [node for node in model.walk() if node.name == "linear"]
     backprop([np.arange(array.size, dtype="f").reshape(array.shape) for array in found])
     assert linear.get_grad("W").any()
+
+
+def test_each_word_is_computed_once(monkeypatch) -> None:
+    """Vectors and gradients are those of all words, one layer after the other."""
+    docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
+    docs.insert(1, Doc(docs[0].vocab))
+    model = build_english_cnn(32, 2, 200, 1, 2, True)
+    model.initialize(X=docs)
+    sizes = []
+
+    class Recorded(module.DistinctWords):
+        def __init__(self, docs):
+            super().__init__(docs)
+            sizes.append(len(self))
+
+    monkeypatch.setattr(module, "DistinctWords", Recorded)
+    embed = model.get_ref("embed")
+    found, backprop = embed(docs, is_train=True)
+    d_found = [np.sin(np.arange(a.size, dtype="f")).reshape(a.shape) for a in found]
+    backprop([d.copy() for d in d_found])
+    distinct = {token.orth for doc in docs for token in doc}
+    assert sizes == [len(distinct)] and len(distinct) < sum(map(len, docs))
+    nodes = [(node, name) for node in embed.walk() for name in node.param_names]
+    grads = [node.get_grad(name).copy() for node, name in nodes]
+    for node, name in nodes:
+        node.set_grad(name, np.zeros_like(node.get_grad(name)))
+    read, mix = embed.layers
+    vectors, backprop_read = read(docs, is_train=True)
+    wanted, backprop_mix = mix(vectors, is_train=True)
+    backprop_read(backprop_mix([d.copy() for d in d_found]))
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert np.allclose(mine, theirs, atol=1e-5)
+    for mine, (node, name) in zip(grads, nodes, strict=True):
+        assert mine.any() and np.allclose(mine, node.get_grad(name), atol=1e-4), node.name
+
+
+def test_words_alike_have_dropouts_of_their_own() -> None:
+    model = build_english_cnn(32, 2, 200, 1, 2, True)
+    model.initialize()
+    embed = model.get_ref("embed")
+    set_dropout_rate(embed, 0.5)
+    vocab = spacy.blank("en").vocab
+    twice, other = embed([Doc(vocab, words=["gene", "gene"]), Doc(vocab, words=["gene"])], True)[0]
+    assert (twice[0] != twice[1]).any() and (twice[0] != other[0]).any()
+    once, again = embed.predict([Doc(vocab, words=["gene"]), Doc(vocab, words=["gene"])])
+    assert np.array_equal(once, again)
+
+
+def test_a_norm_of_its_own_makes_a_word_another() -> None:
+    model = build_english_cnn(32, 2, 200, 1, 2, True)
+    model.initialize()
+    doc = Doc(spacy.blank("en").vocab, words=["ca", "ca"])
+    doc[1].norm_ = "can"
+    (found,) = model.get_ref("embed").predict([doc])
+    assert (found[0] != found[1]).any()
 
 
 @pytest.mark.filterwarnings("ignore:.*W113")
