@@ -3,11 +3,13 @@
 python -m benchmarks.inference trained DATA.spacy MODEL [MODEL ...]
 python -m benchmarks.inference untrained DIRECTORY_OR_HUB_NAME_OR_cnn DATA.spacy
 python -m benchmarks.inference encoder DIRECTORY_OR_HUB_NAME DATA.spacy
+python -m benchmarks.inference cnn DATA.spacy
 python -m benchmarks.inference long-doc
 python -m benchmarks.inference memory proposer_regressor_ner
 """
 
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional
 
@@ -28,14 +30,25 @@ from benchmarks.passes import (
     seconds,
     training_seconds,
 )
-from benchmarks.systems import SYSTEMS, UNFILTERED, Systems, known, read, untrained_system
+from benchmarks.systems import (
+    SYSTEMS,
+    UNFILTERED,
+    Systems,
+    known,
+    read,
+    shipped_config,
+    untrained_system,
+)
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
+from spacy_nested_ner.encoders.english_words import without_english_words
+from spacy_nested_ner.encoders.products import use_torch_products
 
 app = typer.Typer(add_completion=False, help=__doc__)
 BatchSizes = Annotated[List[int], typer.Option(help="Repeat for several")]
 SPANCAT = {"@misc": "spacy.ngram_range_suggester.v1", "min_size": 1, "max_size": 20}
 SENTENCE_WORDS = [32, 128, 512]
+PASSES = [("inference", 1), ("inference", 8), ("inference", 64), ("training", 16)]
 SORTED = {"@architectures": "spacy_nested_ner.SortedTransformer.v1"}
 SPACY_TRANSFORMERS = {
     "@architectures": "spacy-transformers.Tok2VecTransformer.v3",
@@ -229,17 +242,49 @@ def encoder_costs(name: str, data: Path, limit: int, repeats: int) -> Dict[str, 
     pairs = zip(ours.predict(docs[:64]), theirs.predict(docs[:64]))
     difference = float(max(abs(a - b).max() for a, b in pairs))
     cells = []
-    rows = (("inference", 1), ("inference", 8), ("inference", 64), ("training", 16))
-    for what, batch_size in (*rows, ("training, mixed precision", 16)):
+    for what, batch_size in (*PASSES, ("training, mixed precision", 16)):
         ours.attrs["mixed_precision"] = what.endswith("precision")
-        times = [
-            [pass_seconds(model, docs, batch_size, what != "inference") for model in (theirs, ours)]
-            for _ in range(repeats)
-        ]
-        a, b = (statistics.median(column) for column in zip(*times))
-        cell = {"what": what, "batch_size": batch_size, "spacy_transformers": a}
-        cells.append({**cell, "sorted_transformer": b, "ratio": a / b})
+        models = {"spacy_transformers": theirs, "sorted_transformer": ours}
+        cells.append(_side_by_side(models, docs, what, batch_size, repeats))
     return {"difference": difference, "cells": cells}
+
+
+def _side_by_side(
+    models: Dict[str, Any], docs: List[Doc], what: str, batch_size: int, repeats: int
+) -> Dict[str, Any]:
+    """CPU seconds of two tok2vecs in turn, medians, and how many times as fast the second is."""
+    passes = {
+        name: partial(pass_seconds, model, docs, batch_size, what != "inference")
+        for name, model in models.items()
+    }
+    times = in_turn(passes, repeats)
+    a, b = (statistics.median(times[name]) for name in models)
+    return {"what": what, "batch_size": batch_size, **dict(zip(models, (a, b))), "ratio": a / b}
+
+
+@app.command()
+def cnn(data: Data, limit: int = 400, repeats: int = 5, output: Output = None) -> None:
+    """EnglishCNN beside HashEmbedCNN, both with the products that a component of this package gives
+    them: CPU time, medians of alternating runs; training is forward and backward in batches of
+    16."""
+    found = in_process(cnn_costs, data, limit, repeats)
+    typer.echo(tables.measurements(found))
+    write_output(output, found)
+
+
+def cnn_costs(data: Path, limit: int, repeats: int) -> Dict[str, Any]:
+    """The figures of `cnn`."""
+    nlp = spacy.blank("en")
+    docs = [bare(nlp, doc) for doc in read(nlp, data, limit)]
+    english = shipped_config("piqn_ner", None)["components"]["ner"]["model"]["tok2vec"]
+    hashed = dict(english)
+    without_english_words(hashed)
+    models = {}
+    for name, settings in (("hash_embed_cnn", hashed), ("english_cnn", english)):
+        models[name] = registry.resolve({"model": settings})["model"]
+        models[name].initialize(X=docs[:1])
+        use_torch_products(models[name])
+    return {"cells": [_side_by_side(models, docs, *each, repeats) for each in PASSES]}
 
 
 @app.command()

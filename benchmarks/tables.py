@@ -183,6 +183,8 @@ MEASURED = {
     "encoder_seconds": ("encoder alone, s", "{:.2f}"),
     "spacy_transformers": ("spacy-transformers, s", "{:.2f}"),
     "sorted_transformer": ("SortedTransformer, s", "{:.2f}"),
+    "hash_embed_cnn": ("HashEmbedCNN, s", "{:.2f}"),
+    "english_cnn": ("EnglishCNN, s", "{:.2f}"),
     "ratio": ("ratio", "{:.2f}"),
     "ratio_N": ("ratio, batch N", "{:.2f}"),
     "batch_N_by_spancat": ("batch N / spancat's", "{:.2f}"),

@@ -444,6 +444,25 @@ def test_our_encoder_beside_that_of_spacy(tmp_path, monkeypatch) -> None:
     ]
 
 
+def test_a_cnn_with_english_words_beside_that_of_spacy(tmp_path, monkeypatch) -> None:
+    """Both resolved and run; the seconds are made up."""
+    kinds = []
+
+    def pass_seconds(model: Any, docs: Any, batch_size: int, is_train: bool) -> float:
+        english = any(node.name == "english_words" for node in model.walk())
+        kinds.append((english, is_train))
+        assert [len(doc) for doc in docs] == [a.shape[0] for a in model.predict(docs)]
+        assert all(isinstance(node.ops, TorchProducts) for node in model.walk())
+        return 2.0 if english else 3.0
+
+    monkeypatch.setattr(inference, "pass_seconds", pass_seconds)
+    write_docs(tmp_path / "data.spacy")
+    found = inference.cnn_costs(tmp_path / "data.spacy", 4, 1)["cells"]
+    assert kinds == [(english, train) for train in (0, 0, 0, 1) for english in (False, True)]
+    assert [(cell["what"], cell["batch_size"]) for cell in found] == inference.PASSES
+    assert all((c["hash_embed_cnn"], c["english_cnn"], c["ratio"]) == (3, 2, 1.5) for c in found)
+
+
 def test_ratio_of_a_comparison(monkeypatch) -> None:
     passes = {"encoder": lambda: 2.0, "whole": lambda: 3.0}
     monkeypatch.setattr(compare, "passes_of", lambda *_: passes)

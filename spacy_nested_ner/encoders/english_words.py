@@ -75,14 +75,13 @@ class EnglishWords:
         no word of any piece, such as a line break."""
         if not any(map(len, docs)):
             return np.zeros((0, self.width), dtype=np.float32)
-        lower = attribute(docs, LOWER)
-        forms, form_of_word = np.unique(lower, return_inverse=True)
+        forms = attribute(docs, LOWER)
         places = np.searchsorted(self._keys, forms).clip(max=len(self._keys) - 1)
         found = self.vectors[self._rows_of_keys[places]]
         strings = docs[0].vocab.strings
         for i in np.flatnonzero(self._keys[places] != forms).tolist():
             found[i] = self._vector_of(strings[int(forms[i])])
-        return found[form_of_word.reshape(-1)]
+        return found
 
     def _read(self, word: str) -> np.ndarray:
         rows = self.pieces(word)
