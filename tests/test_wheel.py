@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,10 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_configs(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (about,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        licence = re.search(r"^License.*: (.+)$", archive.read(about).decode("utf8"), re.MULTILINE)
     configs = {f"spacy_nested_ner/{name}" for name in files_of(ROOT / "configs")}
     english = {f"spacy_nested_ner/english_words/{path.name}" for path in words.iterdir()}
     assert names == files_of(ROOT / "spacy_nested_ner") | configs | english
+    assert licence and licence[1] == "MIT AND Apache-2.0"  # of code; of vectors
     assert any(name.endswith("/page.js") for name in names) and len(configs) > 10
