@@ -45,7 +45,7 @@ setup(
     description="Nested named entity recognition for spaCy",
     long_description=(HERE / "README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
-    license="MIT AND Apache-2.0",  # the vectors of English words
+    license="MIT AND Apache-2.0",  # Apache-2.0: the vectors of English words
     classifiers=[
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",

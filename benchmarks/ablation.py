@@ -22,7 +22,7 @@ from benchmarks import compare
 from benchmarks.ablations import Variants, table_of
 from benchmarks.harness import Output, Results, Stopwatch, in_process
 from benchmarks.scores import LENGTHS, at_best_threshold, found_by
-from benchmarks.systems import CONFIGS, read, use_transformer
+from benchmarks.systems import CONFIGS, load_shipped, read, use_transformer
 from spacy_nested_ner.training.budget import CLOCK, limit_time
 
 
@@ -116,7 +116,7 @@ def measured(settings: Dict[str, Any], variants: Variants) -> Dict[str, Any]:
 
 def source_config(settings: Dict[str, Any]) -> Config:
     """A shipped config with the data and the encoder of this run."""
-    source = util.load_config(CONFIGS / f"{settings['config']}.cfg")
+    source = load_shipped(settings["config"])
     source["corpora"]["train"]["limit"] = settings["train_limit"]
     source["system"]["seed"] = settings.get("seed", 0)
     if settings.get("batch_size"):

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Dict, List, Optional
 
 import torch
 import typer
-from spacy import util
 from spacy.cli._util import setup_gpu
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -25,10 +24,10 @@ from benchmarks.harness import NO_RESULTS, digest_of, peak, results_of, train_ta
 from benchmarks.passes import passes_of
 from benchmarks.plots import draw_lines
 from benchmarks.systems import (
-    CONFIGS,
     SYSTEMS,
     Systems,
     add_embed,
+    load_shipped,
     read,
     use_transformer,
     use_vectors,
@@ -37,7 +36,6 @@ from spacy_nested_ner.comparison import tables as comparison
 from spacy_nested_ner.comparison.tables import BATCH_SIZES
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import Task, better, scores_of, train
-from spacy_nested_ner.encoders.english_words import without_english_words
 from spacy_nested_ner.training.budget import limit_time
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -200,7 +198,7 @@ def training_config(settings: Dict[str, Any]) -> Config:
     """The shipped config of the system with the budget and the data of this comparison."""
     encoder = "transformer" if settings["transformer"] else "cnn"
     name = settings["system"].removesuffix("_ner")
-    config = util.load_config(CONFIGS / f"{name}_{encoder}.cfg")
+    config = load_shipped(f"{name}_{encoder}", settings["english_words"])
     corpus, training = Path(settings["corpus"]), config["training"]
     config["paths"].update({part: str(corpus / f"{part}.spacy") for part in ("train", "dev")})
     if settings["transformer"]:
@@ -210,8 +208,6 @@ def training_config(settings: Dict[str, Any]) -> Config:
         add_embed(config)
     if settings["vectors"] is not None:
         use_vectors(config, settings["vectors"])
-    elif not settings["english_words"] and not settings["transformer"]:
-        without_english_words(config["components"]["ner"]["model"]["tok2vec"])
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":

@@ -31,17 +31,18 @@ from benchmarks.passes import (
     training_seconds,
 )
 from benchmarks.systems import (
+    NESTED,
     SYSTEMS,
     UNFILTERED,
     Systems,
+    hashed_cnn,
     known,
+    load_shipped,
     read,
-    shipped_config,
     untrained_system,
 )
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
-from spacy_nested_ner.encoders.english_words import without_english_words
 from spacy_nested_ner.encoders.products import use_torch_products
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -276,13 +277,11 @@ def cnn_costs(data: Path, limit: int, repeats: int) -> Dict[str, Any]:
     """The figures of `cnn`."""
     nlp = spacy.blank("en")
     docs = [bare(nlp, doc) for doc in read(nlp, data, limit)]
-    english = shipped_config("piqn_ner", None)["components"]["ner"]["model"]["tok2vec"]
-    hashed = dict(english)
-    without_english_words(hashed)
     models = {}
-    for name, settings in (("hash_embed_cnn", hashed), ("english_cnn", english)):
-        models[name] = registry.resolve({"model": settings})["model"]
-        models[name].initialize(X=docs[:1])
+    for name, english_words in (("hash_embed_cnn", False), ("english_cnn", True)):
+        config = load_shipped("piqn_cnn", english_words)["components"]["ner"]["model"]["tok2vec"]
+        models[name] = registry.resolve({"model": config})["model"]
+        models[name].initialize(X=docs)  # predicts them all, so that no pass is the first
         use_torch_products(models[name])
     return {"cells": [_side_by_side(models, docs, *each, repeats) for each in PASSES]}
 
@@ -296,9 +295,9 @@ def long_doc(
 ) -> None:
     """Time and memory of one doc without sentence boundaries; spancat with 1- to 20-grams.
 
-    Each system runs in a process of its own, on one thread, with random weights on the same
-    HashEmbedCNN and a threshold of 1, so that the predicted spans cost nothing. Memory is what a
-    prediction adds to the peak of the process.
+    Each system runs in a process of its own, on one thread, with random weights on a HashEmbedCNN,
+    `spancat` on its default encoder, and a threshold of 1, so that the predicted spans cost
+    nothing. Memory is what a prediction adds to the peak of the process.
     """
     known([each for each in system if each != "tok2vec"])
     names = ["spancat", *(other for other in system if other != "spancat")]
@@ -357,8 +356,11 @@ def sentence_memory(name: str, words: int, training: bool) -> Dict[str, Any]:
 
 
 def random_pipeline(name: str, config: Dict[str, Any]) -> Language:
-    """One component with random weights on its default encoder, warm."""
+    """One component with random weights, warm; those of this package on a HashEmbedCNN, others on
+    their default encoder."""
     fix_random_seed(0)
+    if name in NESTED:
+        config = {**config, "model": {"tok2vec": hashed_cnn()}}
     nlp = spacy.blank("en")
     nlp.add_pipe(name, config=config)
     reference = nlp.make_doc("the human IL-2 gene promoter")

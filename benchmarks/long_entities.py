@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, Dict, List, Tuple
 
 import typer
-from spacy import util
 from thinc.api import Config
 
 from benchmarks import compare, tables
 from benchmarks.harness import Data, results_of, train_tasks
-from benchmarks.systems import CONFIGS, known
+from benchmarks.systems import known, load_shipped
 from spacy_nested_ner.comparison.trainings import Task, better, examples_of, train
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
@@ -65,7 +64,7 @@ def run(
 
 def shipped(system: str) -> Config:
     """The config on a CNN."""
-    return util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_cnn.cfg")
+    return load_shipped(f"{system.removesuffix('_ner')}_cnn")
 
 
 def one(task: Task) -> Dict[str, Any]:

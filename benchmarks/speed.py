@@ -1,5 +1,5 @@
 """Has a system become slow? CPU time beside that of spancat with 1- to 8-grams in the same run,
-both on the default CNN from scratch; ends with code 1 where a system is over its limit.
+both on a HashEmbedCNN from scratch; ends with code 1 where a system is over its limit.
 
 python -m benchmarks.speed --output results/speed.json
 
@@ -19,7 +19,7 @@ from thinc.api import Adam
 
 from benchmarks import tables
 from benchmarks.harness import Output, Stopwatch, in_process, write_output
-from benchmarks.systems import NESTED, Systems
+from benchmarks.systems import NESTED, Systems, hashed_cnn
 from spacy_nested_ner.comparison.trainings import bare
 
 WORDS = "the human IL-2 gene promoter binds NF-kappa B in T cells and US courts"
@@ -55,7 +55,7 @@ def is_slow(cell: Dict[str, Any]) -> bool:
 
 def ratios(name: str, n_docs: int) -> Dict[str, Any]:
     """CPU time of a system to predict and to learn, by that of spancat."""
-    ours = pipeline(name, {"threshold": 1.0})
+    ours = pipeline(name, {"threshold": 1.0, "model": {"tok2vec": hashed_cnn()}})
     theirs = pipeline("spancat", {"threshold": 1.0, "suggester": SPANCAT})
     return {
         "predicting": ratio(*(predicts(nlp, n_docs) for nlp in (ours, theirs))),

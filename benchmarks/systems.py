@@ -59,10 +59,29 @@ def takes(factory: str, setting: str) -> bool:
     return any(setting in names_of(settings) for settings in found)
 
 
+def hashed_cnn() -> Dict[str, Any]:
+    """A CNN that computes every word, for made-up docs of few words: `EnglishCNN` computes each of
+    them once."""
+    tok2vec: Dict[str, Any] = load_shipped("piqn_cnn")["components"]["ner"]["model"]["tok2vec"]
+    return tok2vec
+
+
+def load_shipped(name: str, english_words: bool = False, **overrides: Any) -> Config:
+    """A shipped config. Its CNN reads English words only if that is wanted, because most results
+    are older than these.
+
+    overrides: settings that differ, by their path in the config.
+    """
+    config = util.load_config(CONFIGS / f"{name}.cfg", overrides=overrides)
+    if name.endswith("_cnn") and not english_words:
+        without_english_words(config["components"]["ner"]["model"]["tok2vec"])
+    return config
+
+
 def shipped_config(system: str, transformer: Optional[str]) -> Config:
     """The config on a transformer, or on a CNN from scratch without one; interpolated."""
     kind = "transformer" if transformer else "cnn"
-    config = util.load_config(CONFIGS / f"{system.removesuffix('_ner')}_{kind}.cfg")
+    config = load_shipped(f"{system.removesuffix('_ner')}_{kind}")
     if transformer:
         config["paths"]["transformer"] = transformer
     return config.interpolate()

@@ -10,12 +10,11 @@ from typing import Annotated, Any, Dict, List
 import spacy
 import torch
 import typer
-from spacy import util
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from benchmarks.harness import Stopwatch, write_output
-from benchmarks.systems import CONFIGS
+from benchmarks.systems import CONFIGS, load_shipped
 from spacy_nested_ner.cli.pipelines import read_examples
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
 from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST
@@ -58,7 +57,7 @@ def trained(
     }
     overrides.update({"training.max_steps": steps, "system.seed": seed})
     overrides["corpora.dev.limit"] = dev_limit
-    config = util.load_config(CONFIGS / f"{name}_cnn.cfg", overrides=overrides)
+    config = load_shipped(f"{name}_cnn", **overrides)
     with Stopwatch() as watch:
         train_loop(init_nlp(config), folder)
     nlp = spacy.load(folder / "model-last")

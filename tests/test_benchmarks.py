@@ -192,8 +192,14 @@ def test_static_vectors_of_a_cnn(tmp_path) -> None:
 
 
 def test_english_words_of_a_cnn(tmp_path) -> None:
-    settings = {**compare.BY_STEPS, "corpus": "corpus", "seed": 0, "english_words": True}
+    settings = {**compare.BY_STEPS, "corpus": "corpus", "seed": 0}
     settings.update(steps=2, dev_limit=0, eval_frequency=1)
+    for system in SYSTEMS:
+        config = compare.training_config({**settings, "system": system})
+        tok2vec = config["components"]["ner"]["model"]["tok2vec"]
+        assert tok2vec["@architectures"] == "spacy.HashEmbedCNN.v2"
+        spacy.util.load_model_from_config(config, auto_fill=True)
+    settings["english_words"] = True
     for system in SYSTEMS:
         config = compare.training_config({**settings, "system": system})
         tok2vec = config["components"]["ner"]["model"]["tok2vec"]

@@ -149,7 +149,7 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
         return ""
     found = {**LATER, **found}
     made, now = (", ".join(f"{key} {of[key]}" for key in other) for of in (found, wanted))
-    why = " The config is also another one after an update of this package." * ("config" in other)
+    why = " An update of this package can change the config, too." * ("config" in other)
     return f"{where} was made with other settings: {made}. Give another output (now: {now}).{why}"
 
 

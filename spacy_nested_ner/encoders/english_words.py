@@ -6,7 +6,7 @@ download."""
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple, Union
+from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -16,6 +16,7 @@ from spacy.ml.models.tok2vec import MaxoutWindowEncoder, build_Tok2Vec_model
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.api import (
+    Dropout,
     HashEmbed,
     Linear,
     Maxout,
@@ -41,7 +42,7 @@ ASCII_SYMBOLS = "$+<=>^`|~"  # to the encoder signs as those of punctuation; oth
 HASHED = "spacy.HashEmbedCNN.v2"
 ATTRS = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
 READ = [IDS[attr] for attr in (*ATTRS, "LOWER")]
-MIXED = np.random.default_rng(0).integers(2**64, size=len(READ), dtype=np.uint64) | np.uint64(1)
+FACTORS = np.random.default_rng(0).integers(2**64, size=len(READ), dtype=np.uint64)
 
 
 class EnglishWords:
@@ -78,9 +79,8 @@ class EnglishWords:
         forms = attribute(docs, LOWER)
         places = np.searchsorted(self._keys, forms).clip(max=len(self._keys) - 1)
         found = self.vectors[self._rows_of_keys[places]]
-        strings = docs[0].vocab.strings
         for i in np.flatnonzero(self._keys[places] != forms).tolist():
-            found[i] = self._vector_of(strings[int(forms[i])])
+            found[i] = self._vector_of(string_of(int(forms[i]), docs))
         return found
 
     def _read(self, word: str) -> np.ndarray:
@@ -162,7 +162,7 @@ def build_english_cnn(
     known: Any = chain(
         read_words(), with_array(Linear(width, english_words().width)), ragged2list()
     )
-    mixed = Maxout(width, width * (len(rows) + 1), nP=3, dropout=0.0, normalize=True)
+    mixed: Any = chain(Maxout(width, width * (len(rows) + 1), nP=3, normalize=True), Dropout(0.0))
     embed: Any = Model(
         "english_embed",
         _embed,
@@ -179,15 +179,15 @@ def build_english_cnn(
 class DistinctWords:
     """The words of some docs, each only once, for layers that read docs.
 
-    place: `(words,)`, where in it each word of the docs stands.
+    place: `(words,) int32`, where in it each word of the docs stands.
     """
 
     def __init__(self, docs: List[Doc]):
+        self.docs = docs
         rows = np.concatenate([doc.to_array(READ) for doc in docs]).astype(np.uint64)
         # One number for all that is read of a word, as unlikely to stand for two as a hash of it.
-        _, first, place = np.unique(rows @ MIXED, return_index=True, return_inverse=True)
-        self.rows, self.place = rows[first], place.reshape(-1).astype(np.int32)
-        self.vocab = docs[0].vocab
+        _, first, place = np.unique(rows @ FACTORS, return_index=True, return_inverse=True)
+        self.rows, self.place = rows[first], place.astype(np.int32)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -197,6 +197,17 @@ class DistinctWords:
         if isinstance(attrs, int):
             return self.rows[:, READ.index(attrs)]
         return self.rows[:, [READ.index(IDS[attr]) for attr in attrs]]
+
+
+def string_of(form: int, docs: Sequence[Union[Doc, DistinctWords]]) -> str:
+    """The string of a hash, from the vocab of the docs that has it."""
+    for doc in docs:
+        if isinstance(doc, DistinctWords):
+            return string_of(form, doc.docs)
+        strings: Any = doc.vocab.strings
+        if form in strings:
+            return str(strings[form])
+    raise KeyError(form)
 
 
 def _embed(
@@ -219,7 +230,7 @@ def _embed(
         backprop_read([backprop_normalized(d_vectors)])
         return []
 
-    return ops.unflatten(found, ops.asarray1i([len(doc) for doc in docs])), backprop
+    return ops.unflatten(found, np.array([len(doc) for doc in docs])), backprop
 
 
 def without_english_words(tok2vec: Dict[str, Any], static_vectors: bool = False) -> None:

@@ -11,6 +11,7 @@ import pytest
 import spacy
 from safetensors.numpy import load_file, save_file
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 from thinc.api import set_dropout_rate
 
 from spacy_nested_ner import files
@@ -189,7 +190,8 @@ def test_docs_of_any_length_and_gradients() -> None:
     assert linear.get_grad("W").any()
 
 
-def test_each_word_is_computed_once(monkeypatch) -> None:
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_each_word_is_computed_once(monkeypatch, dropout) -> None:
     """Vectors and gradients are those of all words, one layer after the other."""
     docs = [eg.reference for eg in make_examples(spacy.blank("en"))]
     docs.insert(1, Doc(docs[0].vocab))
@@ -204,6 +206,8 @@ def test_each_word_is_computed_once(monkeypatch) -> None:
 
     monkeypatch.setattr(module, "DistinctWords", Recorded)
     embed = model.get_ref("embed")
+    set_dropout_rate(embed, dropout)
+    np.random.seed(0)
     found, backprop = embed(docs, is_train=True)
     d_found = [np.sin(np.arange(a.size, dtype="f")).reshape(a.shape) for a in found]
     backprop([d.copy() for d in d_found])
@@ -214,6 +218,7 @@ def test_each_word_is_computed_once(monkeypatch) -> None:
     for node, name in nodes:
         node.set_grad(name, np.zeros_like(node.get_grad(name)))
     read, mix = embed.layers
+    np.random.seed(0)
     vectors, backprop_read = read(docs, is_train=True)
     wanted, backprop_mix = mix(vectors, is_train=True)
     backprop_read(backprop_mix([d.copy() for d in d_found]))
@@ -221,6 +226,16 @@ def test_each_word_is_computed_once(monkeypatch) -> None:
         assert np.allclose(mine, theirs, atol=1e-5)
     for mine, (node, name) in zip(grads, nodes, strict=True):
         assert mine.any() and np.allclose(mine, node.get_grad(name), atol=1e-4), node.name
+
+
+def test_docs_of_several_vocabs() -> None:
+    model = build_english_cnn(32, 2, 200, 1, 2, True)
+    model.initialize()
+    docs = [Doc(Vocab(), words=["gene", word]) for word in ("zygomorphic", "dephosphorylations")]
+    for mine, doc in zip(model.predict(docs), docs):
+        assert np.allclose(mine, model.predict([doc])[0], atol=1e-5)
+    with pytest.raises(KeyError):
+        module.string_of(2**63, docs)
 
 
 def test_words_alike_have_dropouts_of_their_own() -> None:
