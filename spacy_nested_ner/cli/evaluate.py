@@ -118,6 +118,11 @@ def evaluate_cli(
     with failing("Cannot evaluate."):
         data_path = check_arguments(models, data_path, predictions=True)
         given = [path for path in map(Path, models or []) if is_data(path)]
+        if gold_tokens and given:
+            raise ValueError(
+                f"--gold-tokens applies to pipelines, and {given[0]} holds predictions, which keep "
+                "their tokens. Leave it out."
+            )
         if output_path is not None:
             check_file(output_path)
         keep_inputs(output_path, data_path, *given)

@@ -298,6 +298,12 @@ def test_predictions_beside_a_pipeline(folder, annotators, first):
     assert ("words per second - " in printed) == first
 
 
+def test_predictions_keep_their_tokens(folder, annotators):
+    for scored in ([annotators], [folder / "right" / "model", annotators]):
+        printed = run("evaluate", *scored, folder / "gold.spacy", "--gold-tokens", code=1)
+        assert "train.spacy holds predictions, which keep their tokens" in printed
+
+
 def test_predictions_of_some_docs_are_not_compared_with_others(folder, annotators):
     docs = list(DocBin().from_disk(annotators).get_docs(spacy.blank("en").vocab))
     DocBin(docs=docs[1:]).to_disk(annotators)
