@@ -702,14 +702,14 @@ def test_spancat_gets_the_cpu_time_that_the_other_config_took(tmp_path, monkeypa
         given.append((settings["system"], settings["seed"], config["training"]["batcher"]))
         return [{"training": {"minutes": 9.0, "cpu_minutes": 2.0 + settings["seed"]}}]
 
-    spancat = util.load_config(compare.CONFIGS / "spancat_cnn.cfg")
+    spancat = util.load_config(CONFIGS / "spancat_cnn.cfg")
     monkeypatch.setattr(init_trials, "init_spancat", lambda data: spancat)
     monkeypatch.setattr(init_trials, "train_one", train_one)
     monkeypatch.setattr(init_trials, "report", lambda output: None)
     write_docs(*(tmp_path / f"{part}.spacy" for part in ("train", "dev", "test")))
 
     def init_cli(train, dev, path, minutes) -> None:
-        path.write_text((compare.CONFIGS / "piqn_cnn.cfg").read_text())
+        path.write_text((CONFIGS / "piqn_cnn.cfg").read_text())
 
     monkeypatch.setattr(init_trials, "init_cli", init_cli)
     init_trials.run(tmp_path, tmp_path, seed=[0, 1])
