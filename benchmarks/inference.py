@@ -37,8 +37,8 @@ from benchmarks.systems import (
     Systems,
     hashed_cnn,
     known,
-    load_shipped,
     read,
+    shipped_cnn,
     untrained_system,
 )
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
@@ -279,7 +279,7 @@ def cnn_costs(data: Path, limit: int, repeats: int) -> Dict[str, Any]:
     docs = [bare(nlp, doc) for doc in read(nlp, data, limit)]
     models = {}
     for name, english_words in (("hash_embed_cnn", False), ("english_cnn", True)):
-        config = load_shipped("piqn_cnn", english_words)["components"]["ner"]["model"]["tok2vec"]
+        config = shipped_cnn("piqn_ner", english_words)["components"]["ner"]["model"]["tok2vec"]
         models[name] = registry.resolve({"model": config})["model"]
         models[name].initialize(X=docs)  # predicts them all, so that no pass is the first
         use_torch_products(models[name])

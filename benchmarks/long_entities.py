@@ -18,7 +18,7 @@ from thinc.api import Config
 
 from benchmarks import compare, tables
 from benchmarks.harness import Data, results_of, train_tasks
-from benchmarks.systems import known, load_shipped
+from benchmarks.systems import known, shipped_cnn
 from spacy_nested_ner.comparison.trainings import Task, better, examples_of, train
 from spacy_nested_ner.evaluation.scores.entities import EntityTable
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
@@ -45,9 +45,9 @@ def run(
     """Train what has no result in the output folder yet, and print the table."""
     settings: Dict[str, Any] = {"corpus": str(corpus), "documents": str(documents)}
     settings.update(minutes=minutes, cpu_clock=True)
-    configs = {name: shipped(name) for name in system}
+    configs = {name: shipped_cnn(name) for name in system}
     for longest in ngrams:
-        config = shipped("spancat")
+        config = shipped_cnn("spancat")
         config["components"]["ner"]["suggester"]["max_size"] = longest
         configs[f"spancat, 1- to {longest}-grams"] = config
     tasks = []
@@ -60,11 +60,6 @@ def run(
         tasks.append(Task(own, output / file, config.to_str()))
     train_tasks(tasks, one)
     report(output)
-
-
-def shipped(system: str) -> Config:
-    """The config on a CNN."""
-    return load_shipped(f"{system.removesuffix('_ner')}_cnn")
 
 
 def one(task: Task) -> Dict[str, Any]:

@@ -62,17 +62,19 @@ def takes(factory: str, setting: str) -> bool:
 def hashed_cnn() -> Dict[str, Any]:
     """A CNN that computes every word, for made-up docs of few words: `EnglishCNN` computes each of
     them once."""
-    tok2vec: Dict[str, Any] = load_shipped("piqn_cnn")["components"]["ner"]["model"]["tok2vec"]
+    tok2vec: Dict[str, Any] = shipped_cnn("piqn_ner")["components"]["ner"]["model"]["tok2vec"]
     return tok2vec
 
 
-def load_shipped(name: str, english_words: bool = False, **overrides: Any) -> Config:
-    """A shipped config. Its CNN reads English words only if that is wanted, because most results
-    are older than these.
+def shipped_cnn(system: str, english_words: bool = False) -> Config:
+    """The config of a system on a CNN from scratch; see `load_shipped`."""
+    return load_shipped(f"{system.removesuffix('_ner')}_cnn", english_words)
 
-    overrides: settings that differ, by their path in the config.
-    """
-    config = util.load_config(CONFIGS / f"{name}.cfg", overrides=overrides)
+
+def load_shipped(name: str, english_words: bool = False) -> Config:
+    """A shipped config. Its CNN reads English words only if that is wanted, because most results
+    are older than these."""
+    config = util.load_config(CONFIGS / f"{name}.cfg")
     if name.endswith("_cnn") and not english_words:
         without_english_words(config["components"]["ner"]["model"]["tok2vec"])
     return config
@@ -102,7 +104,7 @@ def use_transformer(config: Dict[str, Any], name: str, **settings: Any) -> None:
 def use_vectors(config: Dict[str, Any], pipeline: str) -> None:
     """Let a shipped config for a CNN read static vectors, too."""
     config["paths"]["vectors"] = pipeline
-    without_english_words(config["components"]["ner"]["model"]["tok2vec"], static_vectors=True)
+    config["components"]["ner"]["model"]["tok2vec"]["pretrained_vectors"] = True
 
 
 def add_embed(config: Dict[str, Any]) -> None:

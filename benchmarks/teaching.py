@@ -25,7 +25,7 @@ from thinc.api import Config
 
 from benchmarks import compare, tables
 from benchmarks.harness import digest_of, made_once, results_of, train_tasks
-from benchmarks.systems import known, load_shipped, read
+from benchmarks.systems import known, read, shipped_cnn
 from spacy_nested_ner.cli.teach import teach_cli
 from spacy_nested_ner.comparison.trainings import Task, train_and_score
 from spacy_nested_ner.pipeline.gold import WEIGHTS
@@ -71,7 +71,7 @@ def run(
     settings.update(train_limit=train_limit, minutes=minutes, student=system, gpu_id=-1)
     settings.update({part: str(corpus / f"{part}.spacy") for part in ("dev", "test")})
     settings["epochs"] = epochs
-    config = load_shipped(f"{system.removesuffix('_ner')}_cnn")
+    config = shipped_cnn(system)
     limit_time(config["training"], minutes, cpu_clock=True)
     tasks = []
     for number, name in itertools.product(seed, way):

@@ -14,7 +14,7 @@ from spacy.training.initialize import init_nlp
 from spacy.training.loop import train as train_loop
 
 from benchmarks.harness import Stopwatch, write_output
-from benchmarks.systems import CONFIGS, load_shipped
+from benchmarks.systems import CONFIGS, shipped_cnn
 from spacy_nested_ner.cli.pipelines import read_examples
 from spacy_nested_ner.evaluation.scores.fit_thresholds import scored_table
 from spacy_nested_ner.evaluation.scores.own_thresholds import LOWEST
@@ -52,12 +52,10 @@ def trained(
     name: str, corpus: Path, folder: Path, steps: int, dev_limit: int, seed: int
 ) -> Dict[str, Any]:
     """One training and its scores."""
-    overrides: Dict[str, Any] = {
-        f"paths.{part}": str(corpus / f"{part}.spacy") for part in ("train", "dev")
-    }
-    overrides.update({"training.max_steps": steps, "system.seed": seed})
-    overrides["corpora.dev.limit"] = dev_limit
-    config = load_shipped(f"{name}_cnn", **overrides)
+    config = shipped_cnn(name)
+    config["paths"].update({part: str(corpus / f"{part}.spacy") for part in ("train", "dev")})
+    config["training"]["max_steps"], config["system"]["seed"] = steps, seed
+    config["corpora"]["dev"]["limit"] = dev_limit
     with Stopwatch() as watch:
         train_loop(init_nlp(config), folder)
     nlp = spacy.load(folder / "model-last")

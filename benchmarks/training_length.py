@@ -16,7 +16,7 @@ import typer
 from spacy import util
 
 from benchmarks import compare, tables
-from benchmarks.systems import System, check_number, load_shipped, read
+from benchmarks.systems import System, check_number, read, shipped_cnn
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -37,7 +37,7 @@ def run(
     """Train what has no result in the output folder yet, and print the table."""
     settings: Dict[str, Any] = {**compare.BY_STEPS, "corpus": corpus, "system": [system]}
     settings.update(seed=seed, dev_limit=dev_limit, test_limit=test_limit)
-    config = load_shipped(f"{system.removesuffix('_ner')}_cnn")
+    config = shipped_cnn(system)
     batcher = util.registry.resolve({"batcher": config["training"]["batcher"]})["batcher"]
     docs = read(spacy.blank("en"), corpus / "train.spacy", 0)
     check_number(max(sentences), docs, corpus)
