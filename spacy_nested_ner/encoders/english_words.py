@@ -184,7 +184,7 @@ class DistinctWords:
 
     def __init__(self, docs: List[Doc]):
         self.docs = docs
-        rows = np.concatenate([doc.to_array(READ) for doc in docs]).astype(np.uint64)
+        rows = np.concatenate([doc.to_array(READ) for doc in docs])
         # One number for all that is read of a word, as unlikely to stand for two as a hash of it.
         _, first, place = np.unique(rows @ FACTORS, return_index=True, return_inverse=True)
         self.rows, self.place = rows[first], place.astype(np.int32)
