@@ -151,13 +151,32 @@ def convert_cli(
     warn_of(_misaligned(statistics))
     if options.problems.count:
         msg.warn(f"Skipped {options.problems.count} errors, the first ones are in report.json.")
+    if not any(counts.entities for counts in statistics.values()):
+        msg.warn(f"The corpus has no entities. Is {corpus_format!r} its format?")
     empty = [name for name, counts in statistics.items() if not counts.documents]
     if empty:
-        lacks_dev = "dev" in empty and "train" not in empty
-        remedy = f" {DEV_REMEDY}" if lacks_dev and not _are_all_train(inputs) else ""
+        remedy = _remedy(empty, inputs)
         msg.warn(f"No documents for {', '.join(empty)}: the files are written, but empty.{remedy}")
     files = ", ".join(f"{name}.spacy" for name in statistics)
     msg.good(f"Wrote {files} and report.json to {output_dir}")
+
+
+def _remedy(empty: List[str], inputs: List[str]) -> str:
+    """How to get documents for the splits that have none, if training needs them."""
+    from spacy_nested_ner.corpora.read import Source
+    from spacy_nested_ner.corpora.splits import split_of_name
+
+    if "train" not in empty:
+        return f" {DEV_REMEDY}" if "dev" in empty and not _are_all_train(inputs) else ""
+    sources = [Source.parse(text) for text in inputs]
+    if not any(source.split for source in sources) and any(
+        source.path.is_dir() or split_of_name(source.path.name) for source in sources
+    ):
+        return (
+            " The name of a file or folder says where it belongs. Name one for it with "
+            "train=PATH, or split by document with --resplit."
+        )
+    return ""
 
 
 def _are_all_train(inputs: List[str]) -> bool:

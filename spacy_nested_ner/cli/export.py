@@ -44,9 +44,12 @@ def export_cli(
         keep_inputs(output_path, data_path)
         warn_of(read_as_one(data_path))
         taught: List[bool] = []
-        docs = _docs(data_path, spans_key, lang, taught)
+        without: List[str] = []
+        docs = _docs(data_path, spans_key, lang, taught, without)
         ask = _Questions(questions)
         count, dropped = export_docs(docs, corpus_format, output_path, spans_key, ask)
+    if without:
+        msg.warn(f"{len(without)} docs without annotation are left out.")
     for warning in made_by_teach(sum(taught), len(taught), data_path):
         msg.warn(f"{warning} Those with a weight from {SURE} on are exported.")
     for (reason, label), number in dropped.items():
@@ -61,26 +64,33 @@ def export_cli(
     msg.good(f"Wrote {count} sentences to {output_path}")
 
 
-def _docs(path: Path, spans_key: str, lang: str, taught: List[bool]) -> "Iterator[Doc]":
-    """Docs of a file; of spans that `nested-ner teach` has made, those of which it is sure.
+def _docs(
+    path: Path, spans_key: str, lang: str, taught: List[bool], without: List[str]
+) -> "Iterator[Doc]":
+    """Docs of a file that have the key; of spans that `nested-ner teach` has made, those of which
+    it is sure.
 
-    taught: takes for each doc whether its spans are such.
-    Raises ValueError, with the file, if it is missing, is no DocBin, has no such key, or has spans
-    of `nested-ner teach` without their weights.
+    taught: takes for each doc whether its spans are such. without: takes the keys of each doc that
+    lacks the key.
+    Raises ValueError, with the file, if it is missing, is no DocBin, has no doc with the key, or
+    has spans of `nested-ner teach` without their weights.
     """
     from spacy_nested_ner.corpora.docbin import read_docs
     from spacy_nested_ner.pipeline.gold import is_taught, keep_sure
 
     for doc in read_docs(path, blank_pipeline(lang).vocab):
         if spans_key not in doc.spans:
-            keys = ", ".join(map(repr, doc.spans)) or "none"
-            raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")
+            without.append(", ".join(map(repr, doc.spans)) or "none")
+            continue
         taught.append(is_taught(doc.spans[spans_key]))
         try:
             keep_sure(doc, spans_key)
         except ValueError as err:
             raise ValueError(f"{path}: {err}") from err
         yield doc
+    if without and not taught:
+        keys = without[0]
+        raise ValueError(f"{path}: no spans under {spans_key!r}. Its spans keys: {keys}.")
 
 
 class _Questions:

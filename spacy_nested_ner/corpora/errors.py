@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, TypeVar, Union
 
 from spacy_nested_ner.files import as_written
 
 MESSAGES_KEPT = 20
 MESSAGE_LENGTH = 1000
 
-Place = Tuple[Path, int]
+Line = Union[int, str]
+"""The number of a line, or what also says which of its items: "1, item 17"."""
+
+Place = Tuple[Path, Line]
 """File and line, for errors."""
 
 T = TypeVar("T")
@@ -22,7 +25,7 @@ _logger = logging.getLogger("spacy_nested_ner")
 class CorpusError(ValueError):
     """A corpus file that cannot be read. Says which file and line, and what was expected there."""
 
-    def __init__(self, problem: str, path: object, line: Optional[int] = None) -> None:
+    def __init__(self, problem: str, path: object, line: Optional[Line] = None) -> None:
         place = str(path) if line is None else f"{path}, line {line}"
         super().__init__(f"{place}: {shortened(problem)}")
 

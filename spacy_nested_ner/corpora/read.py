@@ -69,14 +69,14 @@ def read_corpus(
         raise _nothing(corpus_format, sources, options.problems)
     records = _prepend(first, records)
     if first.split and not split.redo:
-        yield from progress(_with_own_split(records), "Converting")
+        yield from progress(_with_own_split(records, sources), "Converting")
         return
     quiet = replace(options, problems=Problems(options.problems.skip, quiet=True))
     known = progress(_records(reader, sources, quiet), DIVIDING)
     split_of = random_split((record.doc_id for record in known), split.fractions, split.seed)
     for record in progress(records, "Converting"):
         if record.split and not split.redo:
-            raise _mixed(record)
+            raise _mixed(sources)
         record.split = split_of(record.doc_id)
         yield record
 
@@ -89,10 +89,10 @@ def _records(reader: Reader, sources: Sequence[Source], options: ReadOptions) ->
             yield record
 
 
-def _with_own_split(records: Iterable[Record]) -> Iterator[Record]:
+def _with_own_split(records: Iterable[Record], sources: Sequence[Source]) -> Iterator[Record]:
     for record in records:
         if not record.split:
-            raise _mixed(record)
+            raise _mixed(sources)
         yield record
 
 
@@ -107,12 +107,16 @@ def _nothing(corpus_format: str, sources: Sequence[Source], problems: Problems) 
         problem = (
             f"nothing is left after {problems.count} errors. The first: {problems.messages[0]}"
         )
-    return CorpusError(problem, ", ".join(str(source.path) for source in sources))
+    return CorpusError(problem, _paths(sources))
 
 
-def _mixed(record: Record) -> CorpusError:
+def _paths(sources: Sequence[Source]) -> str:
+    return ", ".join(str(source.path) for source in sources)
+
+
+def _mixed(sources: Sequence[Source]) -> CorpusError:
     return CorpusError(
         "some inputs belong to train, dev or test by their name and others do not. Say which is "
         "which: write train=PATH, dev=PATH or test=PATH, or split them all with --resplit.",
-        record.doc_id,
+        _paths(sources),
     )

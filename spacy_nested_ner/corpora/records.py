@@ -140,6 +140,20 @@ def text_record(
     return Record(doc_id, split, text, kept, sentence_starts=[], dropped=all_dropped)
 
 
+class DocumentIds:
+    """Ids of documents whose files have a name: two texts of one name, as in the folders of an
+    export, are two documents."""
+
+    def __init__(self) -> None:
+        self._numbers: Dict[str, Dict[int, int]] = {}
+
+    def __call__(self, name: str, text: str) -> str:
+        """`note`, or `note#2` for the second text of that name."""
+        of_name = self._numbers.setdefault(name, {})
+        number = of_name.setdefault(hash(text), len(of_name) + 1)
+        return name if number == 1 else f"{name}#{number}"
+
+
 def words_record(
     doc_id: str,
     split: str,

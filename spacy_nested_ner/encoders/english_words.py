@@ -30,7 +30,7 @@ from thinc.api import (
 from thinc.layers.chain import init as init_chain
 from thinc.types import Floats2d, Ragged
 
-from spacy_nested_ner.encoders.word_features import attribute
+from spacy_nested_ner.encoders.word_features import attribute, string_of
 from spacy_nested_ner.files import shipped
 
 FOLDER = "english_words"
@@ -71,7 +71,7 @@ class EnglishWords:
         self._rows_of_keys = np.array([row for _, row in whole])
         self._vector_of = lru_cache(maxsize=CACHED)(self._read)
 
-    def __call__(self, docs: List[Doc]) -> np.ndarray:
+    def __call__(self, docs: Sequence[Union[Doc, "DistinctWords"]]) -> np.ndarray:
         """`(words, width) float32` of all words of the docs, whatever their case. Zeros for what is
         no word of any piece, such as a line break."""
         if not any(map(len, docs)):
@@ -80,7 +80,7 @@ class EnglishWords:
         places = np.searchsorted(self._keys, forms).clip(max=len(self._keys) - 1)
         found = self.vectors[self._rows_of_keys[places]]
         for i in np.flatnonzero(self._keys[places] != forms).tolist():
-            found[i] = self._vector_of(string_of(int(forms[i]), docs))
+            found[i] = self._vector_of(string_of(int(forms[i]), _docs_of(docs)))
         return found
 
     def _read(self, word: str) -> np.ndarray:
@@ -199,15 +199,11 @@ class DistinctWords:
         return self.rows[:, [READ.index(IDS[attr]) for attr in attrs]]
 
 
-def string_of(form: int, docs: Sequence[Union[Doc, DistinctWords]]) -> str:
-    """The string of a hash, from the vocab of the docs that has it."""
-    for doc in docs:
-        if isinstance(doc, DistinctWords):
-            return string_of(form, doc.docs)
-        strings: Any = doc.vocab.strings
-        if form in strings:
-            return str(strings[form])
-    raise KeyError(form)
+def _docs_of(docs: Sequence[Union[Doc, DistinctWords]]) -> List[Doc]:
+    """The docs, and those of distinct words."""
+    return [
+        doc for each in docs for doc in (each.docs if isinstance(each, DistinctWords) else [each])
+    ]
 
 
 def _embed(

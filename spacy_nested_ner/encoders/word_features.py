@@ -1,6 +1,6 @@
 """What words look like beside their context: static vectors, tags and characters of docs."""
 
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
@@ -35,14 +35,22 @@ class WordForms(NamedTuple):
 def word_forms(docs: List[Doc], device: torch.device) -> WordForms:
     """The forms of the words of non-empty docs, each only once."""
     orths, form_of_word = np.unique(attribute(docs, ORTH), return_inverse=True)
-    strings = docs[0].vocab.strings
-    forms = [strings[int(orth)] for orth in orths]
+    forms = [string_of(int(orth), docs) for orth in orths]
     lengths = np.array([len(form) for form in forms], dtype=np.int64) + 1
     return WordForms(
         on_device(character_codes(forms), device),
         lengths,
         on_device(form_of_word.reshape(-1), device),
     )
+
+
+def string_of(form: int, docs: Sequence[Doc]) -> str:
+    """The string of a hash, from the vocab of the docs that has it."""
+    for doc in docs:
+        strings: Any = doc.vocab.strings
+        if form in strings:
+            return str(strings[form])
+    raise KeyError(form)
 
 
 def character_codes(forms: List[str]) -> np.ndarray:
@@ -104,6 +112,6 @@ def missing_vectors(model: Model[Any, Any], vocab: Vocab) -> Optional[str]:
     return None
 
 
-def attribute(docs: List[Doc], attr: int | str) -> np.ndarray:
+def attribute(docs: Sequence[Any], attr: int | str) -> np.ndarray:
     """`(words,)` uint64: a token attribute of all words of the docs."""
     return np.concatenate([doc.to_array(attr) for doc in docs]).astype(np.uint64)

@@ -26,11 +26,14 @@ class SpanGrid(nn.Module):
         self.first_and_last = nn.Linear(words, 2 * width)
         self.dropout = nn.Dropout(0.0)
         self.layers = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(depth))
-        # How far the last word of each length is from the first; the place of each length, or -1.
-        self.register_buffer("ends", torch.tensor(lengths) - 1, persistent=False)
-        column = torch.full((max(lengths) + 2,), -1)
-        column[torch.tensor(lengths)] = torch.arange(len(lengths))
-        self.register_buffer("column", column, persistent=False)
+        self.register_buffer("ends", first_to_last(lengths), persistent=False)
+        self.register_buffer("column", _columns(lengths), persistent=False)
+
+    def set_lengths(self, lengths: List[int]) -> None:
+        """Take other lengths, rising; those that stay keep their neighbours if longer ones alone
+        are added."""
+        device = self.ends.device
+        self.ends, self.column = first_to_last(lengths).to(device), _columns(lengths).to(device)
 
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """`(B, N, h)` words and their bool mask `(B, N)`: `(B, N, lengths, width)`, zeros where no
@@ -52,6 +55,18 @@ class SpanGrid(nn.Module):
         length = (end - start + 1).clamp(max=len(self.column) - 1)
         column = self.column[length]
         return grid[row, start, column.clamp(min=0)] * (column >= 0).unsqueeze(1)
+
+
+def first_to_last(lengths: List[int]) -> Tensor:
+    """`(lengths,)` long: how far the last word of a span of each length is from the first."""
+    return torch.tensor(lengths) - 1
+
+
+def _columns(lengths: List[int]) -> Tensor:
+    """The place of each length in words, or -1; one more at the end."""
+    column = torch.full((max(lengths) + 2,), -1)
+    column[torch.tensor(lengths)] = torch.arange(len(lengths))
+    return column
 
 
 def ends_from_each_word(mask: Tensor, reach: Tensor) -> Tuple[Tensor, Tensor]:

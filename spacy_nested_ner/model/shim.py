@@ -35,6 +35,13 @@ class HeadShim(TorchShim):
         `build`."""
         self.settings = self.system.fitted(self.given, longest)
 
+    def extend(self, longest: int) -> None:
+        """Let a head that learns further fit entities of so many words, too."""
+        fitted = self.system.fitted(self.given, longest, self.settings)
+        if fitted != self.settings:
+            self.settings = fitted
+            self.module.fit(fitted)
+
     def build(self, width: int, n_labels: int) -> None:
         """Make a fresh head for word vectors of this width and so many labels."""
         self.width, self.n_labels = width, n_labels

@@ -139,7 +139,8 @@ class NestedNER(SavedPipe):
 
     _standstill = 0  # successive updates at a rate of 0
     _may_listen = True  # until it is known
-    _checked_vocab: Optional[Vocab] = None  # that has the static vectors which the encoder reads
+    # A vocab and the vectors in it that the encoder can read.
+    _checked: Optional[Tuple[Vocab, Any]] = None
 
     @property
     def key(self) -> str:
@@ -343,13 +344,13 @@ class NestedNER(SavedPipe):
         return own_spans(in_given_docs(spans, segments.rows, read), segments.core)
 
     def _check_vectors(self, docs: List[Doc]) -> None:
-        """Raise ValueError where the encoder reads static vectors that the docs do not have. Where
-        it reads none, it is looked at once for each vocab."""
+        """Raise ValueError where the encoder reads static vectors that the docs do not have."""
         vocab = docs[0].vocab
-        if vocab is not self._checked_vocab:
+        known, vectors = self._checked or (None, None)
+        if vocab is not known or vocab.vectors is not vectors:  # to look for layers takes time
             if problem := missing_vectors(self.model, vocab):
                 raise ValueError(self._says(problem))
-            self._checked_vocab = vocab
+            self._checked = vocab, vocab.vectors
 
     def _warn_unheard(self, docs: List[Doc]) -> None:
         """Warn where a listener gets nothing. To look for listeners takes time, which a model that
@@ -523,6 +524,8 @@ class NestedNER(SavedPipe):
             feed_listeners(self.model, docs)
         gold = self._gold(examples, segments, draw=True)
         labels = {label for entities in gold for _, _, label in entities}
+        longest = max((end - start + 1 for each in gold for start, end, _ in each), default=0)
+        head_shim(self.model).extend(longest)
         self._practised = labels | (self._practised or set())
         batch = HeadInput(docs, segments.rows, gold=gold)
         losses[self.name] += self._learn_twice(batch, size) if size else self._learn(batch)
@@ -607,9 +610,11 @@ class NestedNER(SavedPipe):
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Update the weights; see `GroupedOptimizer`."""
-        if learns_too_fast(encoder_of(self.model), sgd.learn_rate):
-            self._warn_once("rate", TOO_FAST.format(rate=sgd.learn_rate))
-        self._warn_standstill(sgd)
+        rate = getattr(sgd, "learn_rate", None)  # which a function that takes its place lacks
+        if rate is not None:
+            if learns_too_fast(encoder_of(self.model), rate):
+                self._warn_once("rate", TOO_FAST.format(rate=rate))
+            self._warn_standstill(sgd)
         if isinstance(sgd, GroupedOptimizer):
             for part in head_parts(self.model):
                 sgd.set_head(part)

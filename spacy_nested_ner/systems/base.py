@@ -161,9 +161,14 @@ class System:
         check_encoder(tok2vec)
         return tok2vec, settings
 
-    def fitted(self, settings: ModelSettings, longest: int) -> ModelSettings:
-        """The settings for training data whose longest entity has so many words."""
-        return settings
+    def fitted(
+        self, settings: ModelSettings, longest: int, known: Optional[ModelSettings] = None
+    ) -> ModelSettings:
+        """The settings for training data whose longest entity has so many words.
+
+        known: those of a trained head, which keeps what it has and can take more, see `Head.fit`.
+        """
+        return settings if known is None else known
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
         """What limits a model of these settings; empty for any number of entities of any length.

@@ -148,6 +148,9 @@ class Head(nn.Module):
         batch = Batch(words, mask, queries)
         return self.predict(batch, options) if gold is None else self.losses(batch, gold)
 
+    def fit(self, settings: Any) -> None:
+        """Take settings that were fitted to longer entities than those it was built for."""
+
     def add_labels(self, n_labels: int) -> None:
         """Grow the label outputs to `n_labels`, keeping what the present ones have learned."""
         raise NotImplementedError

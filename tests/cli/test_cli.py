@@ -390,6 +390,31 @@ def test_export_bad_files(trained, tmp_path, name, key, problem):
     assert problem in output and not out.exists()
 
 
+def test_export_leaves_out_docs_without_annotation(trained, tmp_path):
+    docs = list(DocBin().from_disk(trained / "gold.spacy").get_docs(spacy.blank("en").vocab))
+    del docs[1].spans["sc"]
+    DocBin(docs=docs).to_disk(tmp_path / "some.spacy")
+    output = run("export", "papers-json", tmp_path / "some.spacy", tmp_path / "out.json")
+    assert "1 docs without annotation are left out" in output
+    assert len(json.loads((tmp_path / "out.json").read_text("utf8"))) == len(docs) - 1
+
+
+def test_convert_warns_of_a_corpus_without_entities(tmp_path):
+    (tmp_path / "db.jsonl").write_text('{"text": "Rome won."}\n' * 3, encoding="utf8")
+    args = ("convert", "prodigy", tmp_path / "db.jsonl", tmp_path / "out")
+    assert "The corpus has no entities. Is 'prodigy' its format?" in run(*args)
+
+
+@pytest.mark.parametrize("name", ["my_test", "dev_team"])
+def test_convert_tells_why_there_is_nothing_to_train_on(tmp_path, name):
+    path = tmp_path / f"{name}.jsonl"
+    path.write_text('{"text": "Rome", "label": [[0, 4, "GPE"]]}\n' * 3, encoding="utf8")
+    output = run("convert", "doccano", path, tmp_path / "out")
+    assert "The name of a file or folder says where it belongs." in output and "--resplit" in output
+    output = run("convert", "doccano", f"test={path}", tmp_path / "out")
+    assert "The name of a file" not in output
+
+
 def test_convert_unknown_language(tmp_path):
     run("convert", "genia", SAMPLE, tmp_path / "out", "--lang", "xx-none", code=1)
     assert not (tmp_path / "out").exists()

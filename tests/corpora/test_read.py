@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -97,3 +98,13 @@ def test_counts_of_items_without_a_record():
     first, second = Record("1", "", "a", []), Record("2", "", "b", [])
     found = list(with_omissions([drop, first, second, drop, drop]))
     assert [sum(record.dropped.values()) for record in found] == [1, 2]
+
+
+def test_inputs_of_which_some_have_a_split_are_named(tmp_path):
+    for name in ("train", "more"):
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "Rome", "label": []}\n', "utf8")
+    paths = [tmp_path / "train.jsonl", tmp_path / "more.jsonl"]
+    for order in (paths, paths[::-1]):
+        named = re.escape(", ".join(map(str, order)))
+        with pytest.raises(CorpusError, match=f"^{named}: some inputs belong to train, dev or"):
+            list(read_corpus("doccano", [Source(path) for path in order]))

@@ -23,6 +23,7 @@ from spacy_nested_ner.encoders.english_words import (
     build_english_cnn,
     english_words,
 )
+from spacy_nested_ner.encoders.word_features import string_of
 from tests.conftest import make_examples, train
 
 ASSETS = Path(__file__).parents[2] / "assets" / "english_words"
@@ -235,7 +236,7 @@ def test_docs_of_several_vocabs() -> None:
     for mine, doc in zip(model.predict(docs), docs):
         assert np.allclose(mine, model.predict([doc])[0], atol=1e-5)
     with pytest.raises(KeyError):
-        module.string_of(2**63, docs)
+        string_of(2**63, docs)
 
 
 def test_words_alike_have_dropouts_of_their_own() -> None:

@@ -8,6 +8,7 @@ import torch
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vectors import Vectors
+from spacy.vocab import Vocab
 from thinc.api import Adam, Model, NumpyOps, set_dropout_rate, torch2xp
 
 from spacy_nested_ner.encoders.hybrid_encoder import build_hybrid_encoder, parts_shim
@@ -687,3 +688,11 @@ def test_features_have_only_their_own_dropout() -> None:
     embed.attrs["dropout_rate"] = 0.99
     found, _ = model(docs, is_train=True)
     np.testing.assert_allclose(flat(found), flat(model.predict(docs)), atol=1e-6)
+
+
+def test_characters_of_docs_of_several_vocabs() -> None:
+    model = build_hybrid_encoder(tok2vec=small_cnn(16), char_width=6)
+    docs = [Doc(Vocab(), words=["gene", word]) for word in ("zygomorphic", "Zanzibar")]
+    model.initialize(docs)
+    for mine, doc in zip(model.predict(docs), docs, strict=True):
+        assert np.allclose(mine, model.predict([doc])[0], atol=1e-5)

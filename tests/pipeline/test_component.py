@@ -3,7 +3,8 @@
 import gc
 import pickle
 import warnings
-from typing import Any, Callable, List, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from spacy.vectors import Vectors
 from spacy.vocab import Vocab
 from thinc.api import Config
 
@@ -30,6 +32,7 @@ from tests.conftest import (
     SMALL_CNN,
     make_example,
     make_examples,
+    make_optimizer,
     make_pipeline,
     memorise,
     scores_of,
@@ -1055,3 +1058,46 @@ def test_static_vectors_that_are_not_there() -> None:
     other.vocab.vectors = nlp.vocab.vectors
     found, expected = (each.get_pipe("ner").predict([each.make_doc(text)]) for each in (other, nlp))
     assert np.array_equal(found.score, expected.score)
+    other.vocab.vectors = Vectors(shape=(3, 20), strings=other.vocab.strings)
+    with pytest.raises(ValueError, match=r"vectors of width 3, and .* has vectors of width 20"):
+        other(text)
+
+
+def test_a_function_in_the_place_of_an_optimizer(make: Callable[..., Language]) -> None:
+    nlp, steps = make(), []
+
+    def step(key, weights, gradient, *, lr_scale=1.0):
+        steps.append(key)
+        return weights, gradient * 0
+
+    nlp.update(make_examples(nlp), sgd=step)
+    assert steps
+
+
+LONG = " ".join(f"word{i}" for i in range(40))
+
+
+def long_examples(nlp: Language) -> List[Example]:
+    """The first sentence of the others, and one with an entity of 40 words."""
+    return [make_examples(nlp)[0], make_example(nlp, f"see {LONG} now", [(1, 41, "ORG")])]
+
+
+@pytest.mark.parametrize("model", [{}, {"grid_width": 8}])
+def test_longer_entities_than_at_first_are_learned(model: Dict[str, Any], tmp_path: Path) -> None:
+    """Without `lengths` in its config, as by default, the seeds grow with the data."""
+    train(make_pipeline("locate_and_label_ner", model), 20).to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    optimizer = make_optimizer()
+    for _ in range(60):
+        nlp.update(long_examples(nlp), sgd=optimizer)
+    texts = [eg.text for eg in long_examples(nlp)]
+    found = [spans_of(nlp(text)) for text in texts]
+    assert found == [spans_of(eg.reference) for eg in long_examples(nlp)]
+    again = make_pipeline("locate_and_label_ner", model).from_bytes(nlp.to_bytes())
+    assert [spans_of(again(text)) for text in texts] == found
+
+
+def test_lengths_of_a_config_stay(tmp_path: Path) -> None:
+    nlp = make_pipeline("locate_and_label_ner", {"lengths": [1, 2, 3]})
+    nlp.update(long_examples(nlp), sgd=make_optimizer())
+    assert head_shim(nlp.get_pipe("ner").model).settings.lengths == [1, 2, 3]

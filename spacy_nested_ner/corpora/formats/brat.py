@@ -18,7 +18,13 @@ from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.edits import too_long
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.parsing.text import BYTE_ORDER_MARK, read_lines, read_text
-from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
+from spacy_nested_ner.corpora.records import (
+    DocumentIds,
+    ReadOptions,
+    Record,
+    text_record,
+    with_omissions,
+)
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped
 from spacy_nested_ner.corpora.splits import files_below
@@ -46,7 +52,8 @@ def _documents(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropp
     files, alone = annotation_files(path)
     if alone:
         yield Dropped({TEXT_ALONE: alone})
-    calls = ((ann, split, options) for ann, split in files)
+    ids = DocumentIds()
+    calls = ((ann, split, options, ids) for ann, split in files)
     yield from options.problems.attempt_each(read_document, calls)
 
 
@@ -66,7 +73,7 @@ def annotation_files(path: Path) -> Tuple[List[Tuple[Path, str]], int]:
     return files, len(alone)
 
 
-def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
+def read_document(ann: Path, split: str, options: ReadOptions, ids: DocumentIds) -> Record:
     """The record of one `.ann` file and the text beside it. Raises CorpusError."""
     for file in (ann, ann.with_suffix(".txt")):
         if not file.is_file():
@@ -91,7 +98,8 @@ def read_document(ann: Path, split: str, options: ReadOptions) -> Record:
         elif line.strip() and line[0] not in _OTHERS:
             problem = f"expected an annotation (T1, R1, E1 ...), not {line[:60]!r}."
             options.problems.report(CorpusError(problem, ann, number))
-    return text_record(ann.stem, split, text[mark:], spans, options, dropped)
+    doc_id = ids(ann.stem, text)
+    return text_record(doc_id, split, text[mark:], spans, options, dropped)
 
 
 def _entity(path: Path, number: int, line: str, text: str) -> Tuple[Optional[Tuple[int, int]], str]:

@@ -7,7 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, Sequence, Tuple, TypeVar, Union
 
-from spacy_nested_ner.corpora.errors import CorpusError, Place
+from spacy_nested_ner.corpora.errors import CorpusError, Line, Place
 from spacy_nested_ner.corpora.parsing.json import Item, read_items
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
@@ -78,12 +78,15 @@ def outcomes_of_file(
     return options.problems.attempt_each(make, calls)
 
 
-def _named(items: Iterable[Item], file: str) -> Iterator[Tuple[int, Object, str]]:
+def _named(items: Iterable[Item], file: str) -> Iterator[Tuple[Line, Object, str]]:
     """Line, object and an id: its file and line. A list on one line has many objects there, which
     are numbered."""
     for line, on_line in groupby(items, key=itemgetter(0)):
         for number, (_, item) in enumerate(on_line, start=1):
-            yield line, item, f"{file}:{line}" if number == 1 else f"{file}:{line}#{number}"
+            if number == 1:
+                yield line, item, f"{file}:{line}"
+            else:
+                yield f"{line}, item {number}", item, f"{file}:{line}#{number}"
 
 
 def checked_span(start: Any, end: Any, label: Any, length: int, place: Place) -> CharSpan:

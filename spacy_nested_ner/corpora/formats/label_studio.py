@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,15 +34,17 @@ from spacy_nested_ner.corpora.spans import Dropped
 @dataclass(frozen=True)
 class LabelStudioSettings:
     """text: the field of a task's data with the text, `value="$text"` in the labelling setup.
-    annotator: id or email; only the annotations of this one are read."""
+    to_name: the tag of that text in the setup, where several are annotated; only its regions are
+    read. annotator: id or email; only the annotations of this one are read."""
 
     text: str = "text"
+    to_name: str = ""
     annotator: str = ""
 
 
 @readers.register("label-studio")
 def read_label_studio(path: Path, options: ReadOptions) -> Iterator[Record]:
-    """Label Studio JSON or JSON-MIN (settings: text, annotator)"""
+    """Label Studio JSON or JSON-MIN (settings: text, to_name, annotator)"""
     settings = with_settings(LabelStudioSettings(), options.settings)
     read: Set[int] = set()
 
@@ -73,7 +76,7 @@ def _record(
     settings: LabelStudioSettings,
 ) -> Outcome:
     text = field(item.get("data", item), settings.text, str, *place)
-    regions, omitted = _regions(item, place, settings.annotator)
+    regions, omitted = _regions(item, place, settings)
     if regions is None:
         return omitted
     spans = []
@@ -93,10 +96,12 @@ def _record(
     return record
 
 
-def _regions(item: Object, place: Place, annotator: str) -> Tuple[Optional[List[Object]], Dropped]:
+def _regions(
+    item: Object, place: Place, settings: LabelStudioSettings
+) -> Tuple[Optional[List[Object]], Dropped]:
     """Values of the annotation that counts, None without any, and what was left out: the ground
-    truth if one is marked, otherwise the first that was not cancelled. annotator: see
-    `LabelStudioSettings`."""
+    truth if one is marked, otherwise the first that was not cancelled."""
+    annotator, to_name = settings.annotator, settings.to_name
     if "data" not in item:
         listed = _regions_of_min(item, place)
         if listed is not None and not _is_by(item.get("annotator"), annotator):
@@ -111,9 +116,22 @@ def _regions(item: Object, place: Place, annotator: str) -> Tuple[Optional[List[
         return None, Dropped({_OF_ANOTHER: len(valid)})
     omitted = +Dropped({_OF_ANOTHER: len(valid) - len(mine), _FURTHER: len(mine) - 1})
     chosen = next((a for a in mine if a.get("ground_truth")), mine[0])
-    results = objects(chosen, "result", *place)
-    regions = [field(result, "value", dict, *place) for result in results if "value" in result]
-    return regions, omitted
+    results = [each for each in objects(chosen, "result", *place) if _marks_text(each)]
+    wanted = [each for each in results if each.get("to_name", to_name) == to_name or not to_name]
+    omitted += Dropped({("region of another text", ""): len(results) - len(wanted)})
+    names = sorted({str(each["to_name"]) for each in wanted if "to_name" in each})
+    if len(names) > 1:
+        raise CorpusError(
+            f"regions in several texts: {', '.join(names)}. Name one with --set to_name=NAME, and "
+            "the field that holds it with --set text=FIELD.",
+            *place,
+        )
+    return [field(result, "value", dict, *place) for result in wanted], omitted
+
+
+def _marks_text(result: Object) -> bool:
+    """Not a choice, a rating or a relation."""
+    return "value" in result and result.get("type") in (None, "labels", "hypertextlabels")
 
 
 def _is_by(who: Any, annotator: str) -> bool:
@@ -133,8 +151,8 @@ def _regions_of_min(item: Object, place: Place) -> Optional[List[Object]]:
     if len(names) > 1:
         raise CorpusError(
             f"regions under several names: {', '.join(names)}. Export as JSON instead of "
-            "JSON-MIN: there, the annotation is separate from the task's fields, and regions of "
-            "all names are read.",
+            "JSON-MIN: there, the annotation is separate from the task's fields, and each region "
+            "says which text it is in.",
             *place,
         )
     if names:
@@ -178,16 +196,24 @@ def _characters(region: Object, text: str, units: _Units, place: Place) -> Tuple
     given = offsets.get("start"), offsets.get("end")
     start, end, _ = checked_span(*given, "label", 2 * len(text), place)
     covered = region.get("text")
-    if covered is None or (end <= len(text) and text[start:end] == covered):
-        return start, end
-    first, last = units.character(start), units.character(end)
-    if text[first:last] == covered:
-        return first, last
+    counts = (start, end), (units.character(start), units.character(end))
+    fitting = [(a, b) for a, b in counts if b <= len(text) and _are_alike(text[a:b], covered)]
+    if fitting:
+        return next((each for each in fitting if text[slice(*each)] == covered), fitting[0])
     raise CorpusError(
         f"a region at {start} is {covered!r}, but the text has "
         f"{shortened(text[start:end], 200)!r} there.",
         *place,
     )
+
+
+def _are_alike(text: str, covered: Any) -> bool:
+    """Whether a text is the covered one, in which white space is often another: one blank for
+    several, nothing or a backslash and an "n" for the end of a line."""
+    return covered is None or _WHITE.sub("", text) == _WHITE.sub("", str(covered))
+
+
+_WHITE = re.compile(r"\\[nr]|\s+")
 
 
 @task_writers.register("label-studio")

@@ -11,7 +11,7 @@ from typing import Iterator, List, Union
 
 from spacy_nested_ner.corpora.formats.brat import TEXT_ALONE, annotation_files, read_document
 from spacy_nested_ner.corpora.parsing.settings import no_settings
-from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
+from spacy_nested_ner.corpora.records import DocumentIds, ReadOptions, Record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import line_starts, word_places
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped, span_order
@@ -28,9 +28,10 @@ def _books(path: Path, options: ReadOptions) -> Iterator[Union[Record, Dropped]]
     files, alone = annotation_files(path)
     if alone:
         yield Dropped({TEXT_ALONE: alone})
+    ids = DocumentIds()
     for i, (ann, _) in enumerate(files):
         split = {8: "dev", 9: "test"}.get(i % 10, "train")
-        record = options.problems.attempt(read_document, ann, split, options)
+        record = options.problems.attempt(read_document, ann, split, options, ids)
         if record is not None:
             record.doc_id = record.doc_id.removesuffix("_brat")
             record.words = record.text.split()

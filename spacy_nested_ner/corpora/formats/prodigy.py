@@ -95,8 +95,15 @@ def _input(item: Object) -> Optional[int]:
     return hash((str(item["_input_hash"]), str(item.get("text"))))
 
 
+_OF_OTHERS = ("label", "labels", "entities")
+"""What other tools, and Prodigy's tasks about whole texts, call what was annotated."""
+
+
 def _record(item: Object, place: Place, name: str, split: str, options: ReadOptions) -> Record:
     text = field(item, "text", str, *place)
+    others = [name for name in _OF_OTHERS if name in item]
+    if "spans" not in item and others:
+        raise CorpusError(f"no spans, but {others[0]!r}, which Prodigy's entities lack.", *place)
     spans = [
         checked_span(span.get("start"), span.get("end"), span.get("label"), len(text), place)
         for span in objects(item, "spans", *place)

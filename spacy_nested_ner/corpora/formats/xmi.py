@@ -30,7 +30,13 @@ from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.archives import unpacked, unzipped
 from spacy_nested_ner.corpora.parsing.settings import with_settings
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml_file
-from spacy_nested_ner.corpora.records import ReadOptions, Record, text_record, with_omissions
+from spacy_nested_ner.corpora.records import (
+    DocumentIds,
+    ReadOptions,
+    Record,
+    text_record,
+    with_omissions,
+)
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.sentences import word_places
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
@@ -65,7 +71,8 @@ def read_xmi(path: Path, options: ReadOptions) -> Iterator[Record]:
     settings = with_settings(XmiSettings(), options.settings)
     _import_cassis()
     kept, left_out = _one_of_each(files_below(Path(path), ".xmi", ".zip"))
-    calls = ((file, split, settings, options) for file, split in kept)
+    ids = DocumentIds()
+    calls = ((file, split, settings, options, ids) for file, split in kept)
     yield from with_omissions(chain([left_out], options.problems.attempt_each(_document, calls)))
 
 
@@ -113,7 +120,9 @@ def _import_cassis() -> Any:
     return cassis
 
 
-def _document(file: Path, split: str, settings: XmiSettings, options: ReadOptions) -> Record:
+def _document(
+    file: Path, split: str, settings: XmiSettings, options: ReadOptions, ids: DocumentIds
+) -> Record:
     inside, xmi, types = _zipped(file) if file.suffix == ".zip" else _plain(file)
     name = file.absolute().parent.name if _is_in_project(file) else inside
     with _library_errors(file):
@@ -129,7 +138,7 @@ def _document(file: Path, split: str, settings: XmiSettings, options: ReadOption
     labelled = [annotation for annotation in found if annotation[2]] or found
     calls = ((*annotation, len(text), settings, file) for annotation in labelled)
     spans = options.problems.attempt_each(_span, calls)
-    record = text_record(name, split, text, spans, options)
+    record = text_record(ids(name, text), split, text, spans, options)
     if (outside := written - len(found)) > 0:
         record.dropped["in no view of the text", ""] += outside
     if unlabelled := len(found) - len(labelled):

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NoReturn, TextIO, Tuple
 
-from spacy_nested_ner.corpora.errors import CorpusError, Problems
+from spacy_nested_ner.corpora.errors import CorpusError, Line, Problems
 from spacy_nested_ner.corpora.parsing.text import opened_text
 
 CHUNK = 1 << 16
@@ -217,7 +217,7 @@ class _Stream:
         return bool(added)
 
 
-def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) -> Any:
+def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: Line) -> Any:
     """A field that has to be there.
 
     Raises CorpusError with the name if it is missing or of another type.
@@ -233,7 +233,7 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: int) ->
     return value
 
 
-def string_list(item: Dict[str, Any], name: str, path: Path, line: int) -> List[str]:
+def string_list(item: Dict[str, Any], name: str, path: Path, line: Line) -> List[str]:
     """A field that has to be a list of non-empty texts. Raises CorpusError otherwise."""
     values = field(item, name, list, path, line)
     for value in values:
@@ -243,7 +243,7 @@ def string_list(item: Dict[str, Any], name: str, path: Path, line: int) -> List[
     return values
 
 
-def objects(item: Dict[str, Any], name: str, path: Path, line: int) -> List[Dict[str, Any]]:
+def objects(item: Dict[str, Any], name: str, path: Path, line: Line) -> List[Dict[str, Any]]:
     """A field that is absent or a list of objects. Raises CorpusError otherwise."""
     values = item.get(name) or []
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):

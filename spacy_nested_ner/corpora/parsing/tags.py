@@ -34,6 +34,8 @@ def decode_tags(tags: Sequence[str], scheme: str) -> List[WordSpan]:
 
     Raises TagError at the first tag that the scheme does not have or does not allow there.
     """
+    if scheme == "IO":
+        _check_io(tags)
     spans: List[WordSpan] = []
     start, label = 0, ""
     for i, tag in enumerate(tags):
@@ -69,6 +71,13 @@ def _letter_and_label(tag: str, scheme: str, index: int) -> Tuple[str, str]:
     return _SAME.get(match.group(1), match.group(1)), match.group(2)
 
 
+def _check_io(tags: Sequence[str]) -> None:
+    letters = [match.group(1) if (match := _PREFIXED.fullmatch(tag)) else "" for tag in tags]
+    if {"B", "I"} <= set(letters):
+        index = letters.index("B")
+        raise TagError(f"{tags[index]} beside I- does not fit IO, which has no B-.", index)
+
+
 def _check_opening(letter: str, tag: str, tags: Sequence[str], scheme: str, index: int) -> None:
     if scheme in ("BIO", "BIOES", "BMES") and letter in "IE":
         before = f"after {tags[index - 1]}" if index else "at the start of a sentence"
@@ -89,6 +98,7 @@ class Evidence:
 
     letters: Dict[str, int] = field(default_factory=dict)
     bare: Optional[int] = None
+    small: Dict[str, int] = field(default_factory=dict)
     b_after_outside: Optional[int] = None
     i_without_b: Optional[int] = None
 
@@ -99,6 +109,8 @@ class Evidence:
         match = _PREFIXED.fullmatch(tag)
         if match is None:
             self.bare = self.bare or line
+            if tag[1:2] in ("", "-", "_") and tag[0] in "bio":
+                self.small.setdefault(tag[0], line)
             return
         letter, label = match.groups()
         self.letters.setdefault(letter, line)
@@ -118,6 +130,11 @@ class Evidence:
                 raise TagError(
                     f"a tag without a letter such as B- (line {self.bare}), but others have one.",
                     min(self.letters.values()),
+                )
+            if "o" in self.small or len(self.small) > 1:
+                raise TagError(
+                    "b-, i- and o are no tags, they need capitals. As labels they would be IO.",
+                    min(self.small.values()),
                 )
             return "IO"
         if "M" in seen:

@@ -1,13 +1,14 @@
 """Locate and Label (Shen et al. 2021)."""
 
 from dataclasses import replace
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Optional
 
 from spacy_nested_ner.systems.base import Limit, ModelSettings, System
 from spacy_nested_ner.systems.locate_and_label.settings import (
     USUAL_LENGTH,
     LocateAndLabelOptions,
     LocateAndLabelSettings,
+    longer_lengths,
     seed_lengths,
 )
 
@@ -16,11 +17,16 @@ class LocateAndLabelSystem(System):
     """Limited by the lengths of its seed spans and the reach of its regressor, where the lengths
     are given."""
 
-    def fitted(self, settings: ModelSettings, longest: int) -> ModelSettings:
+    def fitted(
+        self, settings: ModelSettings, longest: int, known: Optional[ModelSettings] = None
+    ) -> ModelSettings:
         assert isinstance(settings, LocateAndLabelSettings)
         if settings.lengths is not None:
-            return settings
-        return replace(settings, lengths=seed_lengths(max(longest, USUAL_LENGTH)))
+            return settings if known is None else known
+        if known is None:
+            return replace(settings, lengths=seed_lengths(max(longest, USUAL_LENGTH)))
+        assert isinstance(known, LocateAndLabelSettings)
+        return replace(known, lengths=longer_lengths(known.lengths or seed_lengths(), longest))
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
         if settings["lengths"] is None:

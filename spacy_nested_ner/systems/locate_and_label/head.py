@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.recurrent import BiRNN
-from spacy_nested_ner.layers.span_grid import SpanGrid, ends_from_each_word
+from spacy_nested_ner.layers.span_grid import SpanGrid, ends_from_each_word, first_to_last
 from spacy_nested_ner.systems.head import PRIOR, Batch, Gold, Head, Loss, Predictions
 from spacy_nested_ner.systems.locate_and_label.settings import (
     LocateAndLabelOptions,
@@ -52,8 +52,7 @@ class LocateAndLabel(Head):
         super().__init__()
         s, h = settings, settings.hidden_width
         self.lengths = sorted(set(s.lengths or seed_lengths()))
-        # How far the last word of each seed is from the first.
-        self.register_buffer("seed_ends", torch.tensor(self.lengths) - 1, persistent=False)
+        self.register_buffer("seed_ends", first_to_last(self.lengths), persistent=False)
         self.regressor, self.classifier = s.regressor, s.classifier
         self.seed_iou, self.negatives = s.seed_iou, s.negatives
         self.soft_examples, self.rejected_share = s.soft_examples, s.rejected_share
@@ -68,6 +67,13 @@ class LocateAndLabel(Head):
         self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
         self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"), s.grid_width)
         self._initialise_outputs()
+
+    def fit(self, settings: LocateAndLabelSettings) -> None:
+        """Look at seeds of more lengths; no weight depends on them."""
+        self.lengths = sorted(set(settings.lengths or seed_lengths()))
+        self.seed_ends = first_to_last(self.lengths).to(self.seed_ends.device)
+        if self.grid is not None:
+            self.grid.set_lengths(self.lengths)
 
     def _initialise_outputs(self) -> None:
         """At first nearly no span is an entity and none moves. Random outputs would have to be

@@ -1,7 +1,7 @@
 """Settings of `locate_and_label_ner`. Tables and equations are those of Shen et al. 2021."""
 
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from spacy_nested_ner.settings import setting
 from spacy_nested_ner.systems.base import ModelSettings, Options
@@ -11,10 +11,15 @@ USUAL_LENGTH = 14  # seeds reach that far, however short the entities of the tra
 
 def seed_lengths(longest: int = USUAL_LENGTH) -> List[int]:
     """Every length up to 8 words, then each a fifth longer: the regressor moves the boundaries."""
-    lengths = [1]
-    while lengths[-1] < longest:
-        lengths.append(min(longest, max(lengths[-1] + 1, round(lengths[-1] * 1.2))))
-    return lengths
+    return [min(length, longest) for length in longer_lengths([1], longest)]
+
+
+def longer_lengths(lengths: Sequence[int], longest: int) -> List[int]:
+    """These lengths, rising, and behind them as many as it takes to reach so many words."""
+    found = list(lengths)
+    while found[-1] < longest:
+        found.append(max(found[-1] + 1, round(found[-1] * 1.2)))
+    return found
 
 
 @dataclass(frozen=True)

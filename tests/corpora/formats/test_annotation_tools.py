@@ -418,3 +418,64 @@ def test_a_list_on_one_line_has_many_records(tmp_path):
     (tmp_path / "data.json").write_text("\n".join(map(json.dumps, items)))
     records = read("gliner", tmp_path / "data.json")
     assert [each.doc_id for each in records] == ["data.json:1", "data.json:2", "data.json:3"]
+
+
+@pytest.mark.parametrize(
+    "covered", ["Bank\\nof China", "Bankof China", "Bank of China", "Bank\nof  China"]
+)
+def test_white_space_of_covered_text_may_be_another(tmp_path, covered):
+    """Label Studio writes a line break as a backslash and an n, or leaves it out."""
+    text = "😀 the Bank\nof  China left"
+    value = {"start": 6, "end": 20, "text": covered, "labels": ["ORG"]}
+    for moved in (0, 1):  # characters, and units of old releases
+        value.update(start=6 + moved, end=20 + moved)
+        path = tmp_path / "export.json"
+        items = [{"data": {"text": text}, "annotations": [{"result": [{"value": value}]}]}]
+        path.write_text(json.dumps(items), encoding="utf8")
+        assert entities(read("label-studio", path)[0]) == [("Bank\nof  China", "ORG")]
+    value.update(text="Bank of Chin")
+    path.write_text(json.dumps(items), encoding="utf8")
+    with pytest.raises(CorpusError, match="a region at 7 is 'Bank of Chin', but"):
+        read("label-studio", path)
+
+
+def two_texts(**title):
+    regions = [
+        {"to_name": "text", "type": "labels", "value": {"start": 0, "end": 4, "labels": ["GPE"]}},
+        {"to_name": "title", "type": "labels", "value": {"start": 0, "end": 5, "labels": ["ORG"]}},
+        {"to_name": "kind", "type": "choices", "value": {"choices": ["news"]}},
+    ]
+    data = {"text": "Rome won.", "title": "Derby"}
+    return {"data": data, "annotations": [{"result": regions}]}
+
+
+def test_regions_of_one_of_two_texts(tmp_path):
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([two_texts()]), encoding="utf8")
+    with pytest.raises(CorpusError, match=r"in several texts: text, title. .*--set to_name=NAME"):
+        read("label-studio", path)
+    (record,) = read("label-studio", path, settings={"to_name": "text"})
+    assert entities(record) == [("Rome", "GPE")]
+    assert record.dropped == {("region of another text", ""): 1}
+    (record,) = read("label-studio", path, settings={"to_name": "title", "text": "title"})
+    assert record.text == "Derby" and entities(record) == [("Derby", "ORG")]
+
+
+def test_errors_say_which_item_of_a_line(tmp_path):
+    good = {"data": {"text": "ok"}, "annotations": [{"result": []}]}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([good, good, {"data": {}}]), encoding="utf8")
+    with pytest.raises(CorpusError, match=r"export\.json, line 1, item 3: expected text"):
+        read("label-studio", path)
+
+
+@pytest.mark.parametrize(
+    "item", [{"label": [[0, 4, "GPE"]]}, {"label": "SPORT", "answer": "accept"}]
+)
+def test_other_annotation_is_no_prodigy(tmp_path, item):
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({"text": "Rome won.", **item}), encoding="utf8")
+    with pytest.raises(CorpusError, match="line 1: no spans, but 'label'"):
+        read("prodigy", path)
+    path.write_text(json.dumps({"text": "Rome won.", "spans": [], **item}), encoding="utf8")
+    assert not read("prodigy", path)[0].spans

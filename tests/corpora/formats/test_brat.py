@@ -145,3 +145,12 @@ def test_litbank_as_plain_brat(samples):
     sentences = expected(samples / "litbank" / "expected.jsonl")
     assert len(records) == 10 and not any(record.words for record in records)
     assert sum(len(r.spans) for r in records) == sum(len(spans) for _, _, spans in sentences)
+
+
+def test_texts_of_one_name_are_documents_of_their_own(tmp_path):
+    """Unless they are the same text, which several annotators have."""
+    for folder, text in [("a", "Rome won."), ("b", "Rome lost."), ("c", "Rome won.")]:
+        (tmp_path / folder).mkdir()
+        brat(tmp_path / folder, "T1\tGPE 0 4\tRome", text=text, name="note")
+    ids = [record.doc_id for record in get_reader("brat")(tmp_path, ReadOptions())]
+    assert ids == ["note", "note#2", "note"]

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from spacy_nested_ner.corpora import CorpusError, Problems
+from spacy_nested_ner.corpora import CorpusError, Problems, ReadOptions, get_reader
 from tests.corpora.comparing import SPANS, TAGS, entities, expected, in_words, read
 
 
@@ -246,3 +246,20 @@ def test_a_token_of_whitespace_is_an_error(tmp_path, row):
     settings = {"first_character": "true"}
     with pytest.raises(CorpusError, match="line 2: a row without a token"):
         read("columns", write(tmp_path, "a0\tO", "\u30000\tO"), settings=settings)
+
+
+@pytest.mark.parametrize("tags", ["b-PER i-PER o", "b-PER i-PER O", "PER o o"])
+def test_tags_in_small_letters_are_no_labels(tmp_path, tags):
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"word {tag}\n" for tag in tags.split()), encoding="utf8")
+    with pytest.raises(CorpusError, match=r"scheme of the tags is not clear: .* need capitals"):
+        list(get_reader("columns")(path, ReadOptions()))
+    (record,) = get_reader("columns")(path, ReadOptions(settings={"scheme": "IO"}))
+    assert {label for _, _, label in record.spans} == set(tags.split()) - {"O"}
+
+
+def test_bio_is_no_io(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("New B-GPE\nYork I-GPE\n", encoding="utf8")
+    with pytest.raises(CorpusError, match="line 1: B-GPE beside I- does not fit IO"):
+        list(get_reader("few-nerd")(path, ReadOptions()))

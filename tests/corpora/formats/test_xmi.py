@@ -230,3 +230,16 @@ def test_spans_without_an_end(tmp_path):
     problems = Problems(skip=True, quiet=True)
     (record,) = read(path, problems=problems)
     assert entities(record) == [("Rome", "GPE")] and problems.count == 1
+
+
+def test_texts_of_one_name_in_zip_files(tmp_path):
+    """INCEpTION calls the file of an exported document after its user."""
+    for number, city in enumerate(["Rome", "Oslo"]):
+        file = write(tmp_path / f"{number}", "admin")
+        file.write_text(file.read_text("utf8").replace("Rome", city), "utf8")
+        with zipfile.ZipFile(tmp_path / f"{number}.zip", "w") as archive:
+            for each in (file, file.with_name("TypeSystem.xml")):
+                archive.write(each, each.name)
+        for each in file.parent.iterdir():
+            each.unlink()
+    assert [record.doc_id for record in read(tmp_path)] == ["admin", "admin#2"]
