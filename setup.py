@@ -110,7 +110,7 @@ setup(
         "spacy_architectures": [
             "spacy_nested_ner.Diffusion.v1 = spacy_nested_ner.model.architectures:build_diffusion",
             "spacy_nested_ner.EnglishCNN.v1 = "
-            "spacy_nested_ner.encoders.english_words:build_english_cnn",
+            "spacy_nested_ner.encoders.english_cnn:build_english_cnn",
             "spacy_nested_ner.HybridEncoder.v1 = "
             "spacy_nested_ner.encoders.hybrid_encoder:build_hybrid_encoder",
             "spacy_nested_ner.LayerMeanTransformer.v1 = "

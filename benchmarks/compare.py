@@ -59,11 +59,16 @@ Embed = Annotated[
 Vectors = Annotated[
     Optional[str], typer.Option(help="Of a CNN: pipeline whose static vectors it reads, too")
 ]
-EnglishWords = Annotated[
-    bool, typer.Option(help="Of a CNN: it reads the vectors of English words, as `init` has it")
+EnglishWords = Annotated[bool, typer.Option(help="Of a CNN: it reads the vectors of English words")]
+PretrainedCNN = Annotated[
+    bool, typer.Option(help="The CNN of the shipped configs: it reads these and is pretrained")
 ]
 FrozenLayers = Annotated[
     int, typer.Option(min=0, help="So many lower layers of the transformer do not learn")
+]
+EncoderRate = Annotated[
+    Optional[float],
+    typer.Option(help="Learning rate of the encoder, but for spancat; without, the config's own"),
 ]
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
@@ -81,6 +86,8 @@ BY_STEPS: Dict[str, Any] = {
     "embed": False,
     "vectors": None,
     "english_words": False,
+    "pretrained_cnn": False,
+    "encoder_rate": None,
     "minutes": 0.0,
     "cpu_clock": False,
     "batch_size": 0,
@@ -122,6 +129,8 @@ def run(
     embed: Embed = False,
     vectors: Vectors = None,
     english_words: EnglishWords = False,
+    pretrained_cnn: PretrainedCNN = False,
+    encoder_rate: EncoderRate = None,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -154,12 +163,14 @@ def check(settings: Dict[str, Any]) -> None:
     for name, why in NOT_OF_A_CNN.items():
         if settings.get(name) and not settings["transformer"]:
             raise typer.BadParameter(f"{why} Leave out --{name.replace('_', '-')}.")
-    for name in ("vectors", "english_words"):
-        if settings.get(name) and settings["transformer"]:
-            option = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"A transformer reads no static vectors. Leave out {option}.")
-    if settings.get("vectors") and settings.get("english_words"):
-        raise typer.BadParameter("Give --vectors or --english-words, not both.")
+    of_a_cnn = [
+        name for name in ("vectors", "english_words", "pretrained_cnn") if settings.get(name)
+    ]
+    options = [f"--{name.replace('_', '-')}" for name in of_a_cnn]
+    if options and settings["transformer"]:
+        raise typer.BadParameter(f"A transformer reads no static vectors. Leave out {options[0]}.")
+    if len(options) > 1:
+        raise typer.BadParameter(f"Give {' or '.join(options)}, not both.")
 
 
 def train_all(settings: Dict[str, Any], one_corpus: bool = True) -> List[Dict[str, Any]]:
@@ -198,7 +209,9 @@ def training_config(settings: Dict[str, Any]) -> Config:
     """The shipped config of the system with the budget and the data of this comparison."""
     encoder = "transformer" if settings["transformer"] else "cnn"
     name = settings["system"].removesuffix("_ner")
-    config = load_shipped(f"{name}_{encoder}", settings["english_words"])
+    config = load_shipped(
+        f"{name}_{encoder}", settings["english_words"], settings["pretrained_cnn"]
+    )
     corpus, training = Path(settings["corpus"]), config["training"]
     config["paths"].update({part: str(corpus / f"{part}.spacy") for part in ("train", "dev")})
     if settings["transformer"]:
@@ -208,6 +221,8 @@ def training_config(settings: Dict[str, Any]) -> Config:
         add_embed(config)
     if settings["vectors"] is not None:
         use_vectors(config, settings["vectors"])
+    if settings["encoder_rate"] is not None and settings["system"] != "spancat":
+        training["optimizer"]["learn_rate"]["initial_rate"] = settings["encoder_rate"]
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":

@@ -38,6 +38,8 @@ def run(
     embed: compare.Embed = False,
     vectors: compare.Vectors = None,
     english_words: compare.EnglishWords = False,
+    pretrained_cnn: compare.PretrainedCNN = False,
+    encoder_rate: compare.EncoderRate = None,
     frozen_layers: compare.FrozenLayers = 0,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,

@@ -16,7 +16,7 @@ from thinc.api import Config
 
 from spacy_nested_ner.comparison.trainings import bare
 from spacy_nested_ner.corpora.docbin import read_docs
-from spacy_nested_ner.encoders.english_words import without_english_words
+from spacy_nested_ner.encoders.english_cnn import without_english
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
 from spacy_nested_ner.systems.mrc.questions import number_word
@@ -66,17 +66,22 @@ def hashed_cnn() -> Dict[str, Any]:
     return tok2vec
 
 
-def shipped_cnn(system: str, english_words: bool = False) -> Config:
-    """The config of a system on a CNN from scratch; see `load_shipped`."""
-    return load_shipped(f"{system.removesuffix('_ner')}_cnn", english_words)
+def shipped_cnn(system: str, english_words: bool = False, pretrained: bool = False) -> Config:
+    """The config of a system on a CNN; see `load_shipped`."""
+    return load_shipped(f"{system.removesuffix('_ner')}_cnn", english_words, pretrained)
 
 
-def load_shipped(name: str, english_words: bool = False) -> Config:
-    """A shipped config. Its CNN reads English words only if that is wanted, because most results
-    are older than these."""
+def load_shipped(name: str, english_words: bool = False, pretrained: bool = False) -> Config:
+    """A shipped config. Its CNN is pretrained, or reads English words, only if that is wanted,
+    because most results are older than these."""
     config = util.load_config(CONFIGS / f"{name}.cfg")
-    if name.endswith("_cnn") and not english_words:
-        without_english_words(config["components"]["ner"]["model"]["tok2vec"])
+    if not name.endswith("_cnn") or pretrained:
+        return config
+    tok2vec = config["components"]["ner"]["model"]["tok2vec"]
+    if english_words:
+        tok2vec["pretrained"] = False
+    else:
+        without_english(tok2vec)
     return config
 
 

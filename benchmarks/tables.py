@@ -93,6 +93,8 @@ def budget_of(result: Result) -> Budget:
     cnn = f"CNN, {Path(vectors).name}" if vectors else "CNN"
     if settings.get("english_words"):
         cnn = "CNN, English words"
+    if settings.get("pretrained_cnn"):
+        cnn = "CNN, pretrained"
     encoder = Path(settings["transformer"]).name if settings.get("transformer") else cnn
     limit, clock = settings.get("train_limit"), "CPU " if settings.get("cpu_clock") else ""
     corpus = Path(settings["corpus"]).name

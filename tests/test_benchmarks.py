@@ -1,5 +1,6 @@
 """The benchmarks that measure F1, on tiny trainings."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import spacy
 import srsly
 import typer
+from safetensors.numpy import load_file
 from spacy import util
 from spacy.tokens import DocBin
 from spacy.util import load_config
@@ -18,6 +20,7 @@ from benchmarks import (
     ablation,
     compare,
     diffusion_steps,
+    english_cnn,
     english_words,
     growth,
     init_trials,
@@ -37,12 +40,13 @@ from benchmarks import (
 from benchmarks.ablations import table_of
 from benchmarks.systems import CONFIGS, SYSTEMS
 from spacy_nested_ner.encoders import sorted_transformer
+from spacy_nested_ner.encoders.english_cnn import PRETRAINED
 from spacy_nested_ner.encoders.english_words import EnglishWords
 from spacy_nested_ner.encoders.pair_encoder import PairEncoderSettings
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.settings import names_of
 from spacy_nested_ner.systems import all_systems
-from tests.conftest import make_examples, make_pipeline, train
+from tests.conftest import SENTENCES, make_examples, make_pipeline, save_bert, train
 
 
 def app_of(main: Any) -> typer.Typer:
@@ -205,8 +209,20 @@ def test_english_words_of_a_cnn(tmp_path) -> None:
         tok2vec = config["components"]["ner"]["model"]["tok2vec"]
         assert tok2vec["@architectures"] == "spacy_nested_ner.EnglishCNN.v1"
         spacy.util.load_model_from_config(config, auto_fill=True)
-    for option, said in (("--transformer", "A transformer reads no"), ("--vectors", "not both")):
-        args = ["run", str(tmp_path), str(tmp_path), "--english-words", option, "name"]
+        assert not tok2vec["pretrained"]
+    settings.update(english_words=False, pretrained_cnn=True, encoder_rate=0.001)
+    for system in SYSTEMS:
+        config = compare.training_config({**settings, "system": system})
+        assert config["components"]["ner"]["model"]["tok2vec"]["pretrained"]
+        rate = config["training"]["optimizer"]["learn_rate"]
+        assert (rate if system == "spancat" else rate["initial_rate"]) == 0.001
+        spacy.util.load_model_from_config(config, auto_fill=True)
+    assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN, pretrained"
+    settings.update(english_words=True, pretrained_cnn=False)
+    refused = ("--transformer", "A transformer reads no"), ("--vectors", "not both")
+    for option, said in (*refused, ("--pretrained-cnn", "not both")):
+        value = [] if option == "--pretrained-cnn" else ["name"]
+        args = ["run", str(tmp_path), str(tmp_path), "--english-words", option, *value]
         found = CliRunner().invoke(compare.app, args)
         assert found.exit_code == 2 and said in found.output
     assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN, English words"
@@ -221,6 +237,40 @@ def test_a_table_of_english_words(tiny_bert, tmp_path) -> None:
     assert f"{len(table.vectors):,} pieces" in printed
     found = table(docs)
     assert len(found) == sum(map(len, docs)) and found.any(axis=1).mean() > 0.9
+
+
+SYNSETS = """  1 This line is of the licence.
+00001740 03 n 01 entity 0 003 ~ 00001930 n 0000 | that which is perceived to have its own existence
+00007846 03 n 02 some_body(p) 0 person 0 001 ~ 00001930 n 0000 | a human being; "there was too much for one person to do"; "odd"
+"""  # noqa: E501
+
+
+def test_what_the_cnn_reads(tmp_path) -> None:
+    for part in ("noun", "verb", "adj", "adv"):
+        (tmp_path / f"data.{part}").write_text(SYNSETS if part == "noun" else "", "utf8")
+    (tmp_path / "1790.txt").write_text("I embrace  with\ngreat satisfaction. Yes.", "utf8")
+    output = tmp_path / "all" / "texts.txt"
+    output.parent.mkdir()
+    invoke(english_cnn.app, "texts", tmp_path, tmp_path, output)
+    lines = output.read_text("utf8").splitlines()
+    definitions = ("that which is perceived to have its own existence", "a human being")
+    known = [f"{lemma}: {text}" for lemma, text in zip(("entity", "some body"), definitions)]
+    known += [*definitions, "there was too much for one person to do"]
+    assert set(lines) <= {*known, "I embrace with great satisfaction."} and len(lines) >= 2
+
+
+def test_the_weights_of_the_cnn(tmp_path) -> None:
+    save_bert(tmp_path / "bert", layers=6)
+    words = [text for text, _ in SENTENCES] * 100
+    (tmp_path / "texts.txt").write_text("\n".join(words), encoding="utf8")
+    args = ("train", tmp_path / "bert", tmp_path / "texts.txt", "--output", tmp_path)
+    printed = invoke(english_cnn.app, *args, "--passes", 20)
+    shares = re.findall(r"([-\d.]+)% of layer", printed)
+    assert len(shares) == 2 and all(float(share) > 30 for share in shares)
+    found, shipped = (load_file(folder / PRETRAINED) for folder in (tmp_path, english_words.FOLDER))
+    assert {name: array.shape for name, array in found.items()} == {
+        name: array.shape for name, array in shipped.items()
+    }
 
 
 def test_frozen_encoder_and_adversarial_training(tmp_path) -> None:

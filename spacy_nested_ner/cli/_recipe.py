@@ -25,6 +25,8 @@ ACCURACY, SPEED = "accuracy", "speed"  # what there is to optimize
 ENGLISH_WORDS = "those of English words that come with the package"
 # What few sentences are, see `ADVERSARIAL_FROM_FEW`.
 FEW_SENTENCES = 500
+# docs/tried.md has F1 for others.
+PRETRAINED_RATE = 0.001
 # Where passes over the data are many they gain nothing more.
 FEWEST_STEPS, MOST_PASSES = 300, 60
 TIMED_STEPS, TIMED_DOCS = 16, 200
@@ -156,6 +158,7 @@ def recipe_for(
         words = "none; from few sentences a CNN learns more with `nested-ner vectors`"
     if words:
         recipe.reasons["Vectors"] = words
+    fit_rate(config, sentences)
     recipe.reasons["Encoder"] = use_encoder(config, encoder, optimize)
     recipe.reasons["Data"] = described(train)
     recipe.words = train["tokens"]
@@ -383,18 +386,28 @@ def use_words(config: Config, encoder: str, lang: str, vectors: Optional[KnownWo
     encoder, lang: see `recipe_for`. vectors: static ones to read; None for those of English words,
     where they are for this language, or nothing.
     """
-    from spacy_nested_ner.encoders.english_words import without_english_words
+    from spacy_nested_ner.encoders.english_cnn import without_english
 
     if encoder not in (CNN, LISTENER):
         return ""
     if vectors is None and lang == "en":
         return ENGLISH_WORDS
-    tok2vec = config["components"][COMPONENT]["model"]["tok2vec"]
-    without_english_words(tok2vec, static_vectors=vectors is not None)
+    without_english(
+        config["components"][COMPONENT]["model"]["tok2vec"], static_vectors=vectors is not None
+    )
     if vectors is None:
         return ""
     config["paths"]["vectors"] = vectors.name
     return vectors.in_words()
+
+
+def fit_rate(config: Config, sentences: int) -> None:
+    """Let the pretrained CNN of a shipped config learn from few sentences at a rate at which it
+    keeps more of what it knows; before `use_encoder`."""
+    tok2vec = config["components"][COMPONENT]["model"]["tok2vec"]
+    rate = config["training"]["optimizer"]["learn_rate"]
+    if tok2vec.get("pretrained") and sentences <= FEW_SENTENCES and isinstance(rate, dict):
+        rate["initial_rate"] = PRETRAINED_RATE
 
 
 def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) -> str:
@@ -410,9 +423,11 @@ def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) ->
         raise ValueError(
             "--optimize applies only to a pretrained transformer. For a CNN, leave it out."
         )
-    if encoder == CNN:
-        return "a small CNN, trained from scratch: nothing to download"
     shared = component["model"]["tok2vec"]
+    how = "that knows English" if shared.get("pretrained") else "trained from scratch"
+    kind = f"a small CNN {how}"
+    if encoder == CNN:
+        return f"{kind}: nothing to download"
     component["model"]["tok2vec"] = {
         "@architectures": "spacy.Tok2VecListener.v1",
         "width": shared["width"],
@@ -423,7 +438,7 @@ def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) ->
         **config["components"],
     }
     config["nlp"]["pipeline"] = ["tok2vec", *config["nlp"]["pipeline"]]
-    return "a small CNN as component 'tok2vec', which other components can share"
+    return f"{kind}, as component 'tok2vec', which other components can share"
 
 
 def _use_transformer(config: Config, name: str, optimize: Optional[str]) -> str:

@@ -31,8 +31,8 @@ SystemOpt = Annotated[
 EncoderOpt = Annotated[
     str,
     typer.Option(
-        help="cnn: a small CNN, trained from scratch. Otherwise the folder or hub name of a "
-        "pretrained transformer"
+        help="cnn: a small CNN; for English it is pretrained. Otherwise the folder or hub name of "
+        "a pretrained transformer"
     ),
 ]
 MinutesOpt = Annotated[float, typer.Option(help="Minutes per training")]
@@ -197,6 +197,7 @@ def _configs(systems: Sequence[str], plan: Plan) -> Dict[str, Any]:
     for name in systems:
         config = _recipe.config_of(name, train, dev, encoder, spans_key, lang)
         words = _recipe.use_words(config, encoder, lang, known)
+        _recipe.fit_rate(config, sentences)
         _recipe.use_encoder(config, encoder, _recipe.goal_for(name, encoder, sentences))
         batches = _recipe.fit_batches(config, report["train"]) or batches
         config["corpora"]["dev"]["limit"] = dev_limit

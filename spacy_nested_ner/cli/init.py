@@ -28,9 +28,9 @@ ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file t
 EncoderOpt = Annotated[
     str,
     typer.Option(
-        help="cnn: a small CNN, trained from scratch. listener: the same in a component 'tok2vec' "
-        "that other components can share. Otherwise the folder or hub name of a pretrained "
-        "transformer"
+        help="cnn: a small CNN; for English it is pretrained. listener: the same in a component "
+        "'tok2vec' that other components can share. Otherwise the folder or hub name of a "
+        "pretrained transformer"
     ),
 ]
 OptimizeOpt = Annotated[

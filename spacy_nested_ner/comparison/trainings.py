@@ -39,7 +39,12 @@ from spacy_nested_ner.training.budget import CLOCK
 # Settings that say where the data of a result lay.
 PATHS = ("train", "dev", "test", "corpus")
 # Settings that came later, and what a result that does not know them was made with.
-LATER = {"vectors": None, "english_words": False}
+LATER = {
+    "vectors": None,
+    "english_words": False,
+    "pretrained_cnn": False,
+    "encoder_rate": None,
+}
 
 
 class Task(NamedTuple):

@@ -89,20 +89,32 @@ def test_a_file_that_is_there_stays(corpus, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lang", "vectors", "architecture"),
+    ("lang", "vectors", "architecture", "how", "rate"),
     [
         (
             "de",
             "none; from few sentences a CNN learns more with `nested-ner vectors`",
             "spacy.HashEmbedCNN.v2",
+            "trained from scratch",
+            0.002,
         ),
-        ("en", "those of English words", "spacy_nested_ner.EnglishCNN.v1"),
+        (
+            "en",
+            "those of English words",
+            "spacy_nested_ner.EnglishCNN.v1",
+            "that knows English",
+            0.001,
+        ),
     ],
 )
-def test_behind_a_shared_encoder(corpus, tmp_path, lang, vectors, architecture) -> None:
+def test_behind_a_shared_encoder(corpus, tmp_path, lang, vectors, architecture, how, rate) -> None:
     path = tmp_path / "mine.cfg"
     printed = init(corpus, path, "--encoder", "listener", "--lang", lang)
-    assert "component 'tok2vec'" in printed and f"Vectors {vectors}" in printed
+    assert f"a small CNN {how}, as component 'tok2vec'" in printed
+    assert f"Vectors {vectors}" in printed
+    optimizer = load_config(path).interpolate()["training"]["optimizer"]
+    assert optimizer["learn_rate"]["initial_rate"] == rate
+    assert optimizer["head_learn_rate"]["initial_rate"] == 0.002
     train(path, tmp_path / "out", overrides={"training.max_steps": 2})
     nlp = spacy.load(tmp_path / "out" / "model-last")
     assert nlp.pipe_names == ["tok2vec", "ner"] and nlp.lang == lang
