@@ -27,6 +27,7 @@ from thinc.types import Floats2d, Ragged
 
 from spacy_nested_ner.encoders.english_words import FOLDER, english_words
 from spacy_nested_ner.files import shipped
+from spacy_nested_ner.warn import warn
 
 PRETRAINED = "cnn.safetensors"
 SIZES: Dict[str, Any] = {
@@ -59,25 +60,9 @@ def build_english_cnn(
     carry them.
 
     pretrained: begin with the weights that come with the package, which have learned to tell of
-    each word in its sentence what a pretrained transformer tells of it; if not, at random. For the
-    other settings see `HashEmbedCNN.v2`.
-
-    Raises ValueError for other sizes than those of the weights.
+    each word in its sentence what a pretrained transformer tells of it; if not, or if the sizes are
+    others than theirs, at random. For the other settings see `HashEmbedCNN.v2`.
     """
-    sizes = {
-        "width": width,
-        "depth": depth,
-        "embed_size": embed_size,
-        "window_size": window_size,
-        "maxout_pieces": maxout_pieces,
-        "subword_features": subword_features,
-    }
-    if pretrained and sizes != SIZES:
-        wanted = ", ".join(f"{name} = {str(value).lower()}" for name, value in SIZES.items())
-        raise ValueError(
-            "spacy_nested_ner.EnglishCNN.v1: the pretrained weights that come with the package "
-            f"are of other sizes ({wanted}). Take these, or set pretrained to false"
-        )
     attrs = ATTRS if subword_features else ATTRS[:1]
     rows = [embed_size, *[embed_size // 2] * (len(attrs) - 1)]
     # As in spaCy's MultiHashEmbed, whose static vectors are those of the vocab.
@@ -108,7 +93,8 @@ def build_english_cnn(
     )
     model = build_Tok2Vec_model(embed, encode)
     if pretrained:
-        model.init = partial(_begin, model.init)
+        sizes = width, depth, embed_size, window_size, maxout_pieces, subword_features
+        model.init = partial(_begin, model.init, sizes == tuple(SIZES.values()))
     return model
 
 
@@ -124,12 +110,20 @@ def parameters(
 
 def _begin(
     at_random: Callable[..., Any],
+    fits: bool,
     model: Model[List[Doc], List[Floats2d]],
     X: Optional[List[Doc]] = None,
     Y: Optional[List[Floats2d]] = None,
 ) -> None:
-    """Take the weights of the package."""
+    """Take the weights of the package, if they fit."""
     at_random(model, X, Y)
+    if not fits:
+        wanted = ", ".join(f"{name} = {str(value).lower()}" for name, value in SIZES.items())
+        warn(
+            "spacy_nested_ner.EnglishCNN.v1 begins at random: the weights that come with the "
+            f"package are of other sizes ({wanted}). Take these, or set pretrained to false."
+        )
+        return
     weights = load_file(shipped(FOLDER, in_clone=f"assets/{FOLDER}") / PRETRAINED)
     ops: Any = model.ops
     for name, node, key in parameters(model):

@@ -411,7 +411,7 @@ def test_convert_tells_why_there_is_nothing_to_train_on(tmp_path, name):
     path.write_text('{"text": "Rome", "label": [[0, 4, "GPE"]]}\n' * 3, encoding="utf8")
     output = run("convert", "doccano", path, tmp_path / "out")
     assert "The name of a file or folder says where it belongs." in output and "--resplit" in output
-    output = run("convert", "doccano", f"test={path}", tmp_path / "out")
+    output = run("convert", "doccano", f"test={path}", tmp_path / "named")
     assert "The name of a file" not in output
 
 

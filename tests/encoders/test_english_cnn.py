@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def vectors_of(model: Model, *texts: str) -> list[np.ndarray]:
 
 def test_it_begins_with_the_weights_of_the_package() -> None:
     weights = load_file(ASSETS / PRETRAINED)
-    begun = build_english_cnn(**SIZES)
+    begun = build_english_cnn(**SIZES, pretrained=True)
     begun.initialize()
     assert [name for name, _, _ in parameters(begun)] == sorted(weights, key=_number)
     for name, node, key in parameters(begun):
@@ -67,7 +68,7 @@ def _number(name: str) -> int:
 
 
 def test_it_knows_what_a_word_means_where_it_stands() -> None:
-    model = build_english_cnn(**SIZES)
+    model = build_english_cnn(**SIZES, pretrained=True)
     model.initialize()
     texts = ["He lives in Rome now", "He lives in London now", "He lives in fear now"]
     rome, london, fear = (
@@ -84,14 +85,18 @@ def test_it_knows_what_a_word_means_where_it_stands() -> None:
 
 @pytest.mark.parametrize("name, value", [("width", 64), ("subword_features", False)])
 def test_weights_of_other_sizes(name, value) -> None:
-    with pytest.raises(ValueError, match=r"of other sizes \(width = 96, .*set pretrained to false"):
-        build_english_cnn(**{**SIZES, name: value})
-    assert build_english_cnn(**{**SIZES, name: value}, pretrained=False).get_dim("nO")
+    sizes = {**SIZES, name: value}
+    with pytest.warns(UserWarning, match=r"begins at random: .* \(width = 96, .*set pretrained to"):
+        build_english_cnn(**sizes).initialize()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build_english_cnn(**sizes)  # to load a trained pipeline
+        build_english_cnn(**sizes, pretrained=False).initialize()
 
 
 def test_what_a_pipeline_has_learned_is_loaded() -> None:
     """Not the weights of the package."""
-    tok2vec = {"@architectures": "spacy_nested_ner.EnglishCNN.v1", **SIZES}
+    tok2vec = {"@architectures": "spacy_nested_ner.EnglishCNN.v1", **SIZES, "pretrained": True}
     nlp = train(make_pipeline(model={"tok2vec": tok2vec}), 2)
     loaded = make_pipeline(model={"tok2vec": tok2vec}, examples=None).from_bytes(nlp.to_bytes())
     mine, theirs = (
