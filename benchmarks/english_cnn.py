@@ -32,6 +32,7 @@ from spacy_nested_ner.encoders.english_cnn import (
     build_english_cnn,
     parameters,
 )
+from spacy_nested_ner.training.vectors import DAMPING
 
 # Of a synset of WordNet: its first lemma, and what stands behind the bar.
 SYNSET = re.compile(r"\d{8} \d\d \w \w\w (\S+) .*? \| (.*)")
@@ -42,7 +43,6 @@ WORDS_OF_EXAMPLE, WORDS_OF_SENTENCE = 3, (4, 80)
 
 LAYERS = (3, 6)  # of the encoder, whose hidden states are to be told
 WIDTH = 128  # principal components of each layer
-DAMPING = 0.5  # as `spacy_nested_ner.training.vectors.DAMPING`
 FITTED = 3_000  # texts that the components are fitted to
 CHUNK = 2_048  # texts that are sorted by length for the encoder
 

@@ -66,9 +66,9 @@ def hashed_cnn() -> Dict[str, Any]:
     return tok2vec
 
 
-def shipped_cnn(system: str, english_words: bool = False, pretrained: bool = False) -> Config:
-    """The config of a system on a CNN; see `load_shipped`."""
-    return load_shipped(f"{system.removesuffix('_ner')}_cnn", english_words, pretrained)
+def shipped_cnn(system: str, english_words: bool = False) -> Config:
+    """The config of a system on a CNN from scratch; see `load_shipped`."""
+    return load_shipped(f"{system.removesuffix('_ner')}_cnn", english_words)
 
 
 def load_shipped(name: str, english_words: bool = False, pretrained: bool = False) -> Config:

@@ -25,8 +25,7 @@ from thinc.api import (
 from thinc.layers.chain import init as init_chain
 from thinc.types import Floats2d, Ragged
 
-from spacy_nested_ner.encoders.english_words import FOLDER, english_words
-from spacy_nested_ner.files import shipped
+from spacy_nested_ner.encoders.english_words import english_words, shipped_folder
 from spacy_nested_ner.warn import warn
 
 PRETRAINED = "cnn.safetensors"
@@ -124,7 +123,7 @@ def _begin(
             f"package are of other sizes ({wanted}). Take these, or set pretrained to false."
         )
         return
-    weights = load_file(shipped(FOLDER, in_clone=f"assets/{FOLDER}") / PRETRAINED)
+    weights = load_file(shipped_folder() / PRETRAINED)
     ops: Any = model.ops
     for name, node, key in parameters(model):
         node.set_param(key, ops.asarray(weights[name].astype(np.float32)))

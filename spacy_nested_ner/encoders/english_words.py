@@ -101,10 +101,15 @@ def _spaced(letter: str) -> str:
     return "" if kind == "Mn" or kind[0] == "C" else letter
 
 
+def shipped_folder() -> Path:
+    """That of the package. Raises ValueError if it is missing."""
+    return shipped(FOLDER, in_clone=f"assets/{FOLDER}")
+
+
 @lru_cache(maxsize=1)
 def english_words() -> EnglishWords:
     """The table of the package, read once in a process.
 
     Raises ValueError if it is missing.
     """
-    return EnglishWords(shipped(FOLDER, in_clone=f"assets/{FOLDER}"))
+    return EnglishWords(shipped_folder())

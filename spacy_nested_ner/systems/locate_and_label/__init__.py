@@ -21,12 +21,15 @@ class LocateAndLabelSystem(System):
         self, settings: ModelSettings, longest: int, known: Optional[ModelSettings] = None
     ) -> ModelSettings:
         assert isinstance(settings, LocateAndLabelSettings)
-        if settings.lengths is not None:
-            return settings if known is None else known
         if known is None:
+            if settings.lengths is not None:
+                return settings
             return replace(settings, lengths=seed_lengths(max(longest, USUAL_LENGTH)))
         assert isinstance(known, LocateAndLabelSettings)
-        return replace(known, lengths=longer_lengths(known.lengths or seed_lengths(), longest))
+        lengths = known.lengths or seed_lengths()
+        if settings.lengths is not None or longest <= lengths[-1]:
+            return known  # as in nearly every step of a training
+        return replace(known, lengths=longer_lengths(lengths, longest))
 
     def limits(self, settings: Mapping[str, Any], options: Mapping[str, Any]) -> List[Limit]:
         if settings["lengths"] is None:
