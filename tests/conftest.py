@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from spacy.lang.en import English
 from spacy.language import Language
 from spacy.ml.models import build_hash_embed_cnn_tok2vec
 from spacy.tokens import Doc, Span
@@ -427,10 +428,36 @@ def ready_pipelines(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", params=VARIANTS.values(), ids=VARIANTS.keys())
-def trained(request) -> Language:
+# Of the tokenizer of spaCy's English. Each pipeline makes 1,347, which takes four times as long as
+# all the rest of it, and the tests make thousands of pipelines.
+SPECIAL_CASES = ("can't", "don't", "gonna", "Mr.", "Dr.", "e.g.", "i.e.", "Inc.", "St.")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_special_cases() -> Iterator[None]:
+    """Pipelines of this process are made quickly; those of a command in its own are spaCy's."""
+    with pytest.MonkeyPatch.context() as patch:
+        every = English.Defaults.tokenizer_exceptions
+        few = {text: every[text] for text in SPECIAL_CASES}
+        patch.setattr(English.Defaults, "tokenizer_exceptions", few)
+        yield
+
+
+@pytest.fixture(scope="session")
+def trained_variants() -> Dict[str, Language]:
+    """What `trained` has made: pytest keeps the fixture of one parameter alone."""
+    return {}
+
+
+@pytest.fixture(scope="session", params=VARIANTS)
+def trained(request, trained_variants) -> Language:
     """A pipeline that has memorised the ten sentences. Not to be changed by a test."""
-    factory, model, steps = request.param
+    if request.param not in trained_variants:
+        trained_variants[request.param] = _train_variant(request, *VARIANTS[request.param])
+    return trained_variants[request.param]
+
+
+def _train_variant(request: Any, factory: str, model: Dict[str, Any], steps: int) -> Language:
     if "name" in model.get("tok2vec", {}):
         name = str(request.getfixturevalue("tiny_bert"))
         model = {**model, "tok2vec": {**model["tok2vec"], "name": name}}

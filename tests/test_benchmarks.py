@@ -1,6 +1,8 @@
 """The benchmarks that measure F1, on tiny trainings."""
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -249,14 +251,27 @@ def test_what_the_cnn_reads(tmp_path) -> None:
     for part in ("noun", "verb", "adj", "adv"):
         (tmp_path / f"data.{part}").write_text(SYNSETS if part == "noun" else "", "utf8")
     (tmp_path / "1790.txt").write_text("I embrace  with\ngreat satisfaction. Yes.", "utf8")
+    terms = {
+        "T cell activation": "The change in morphology of a T cell.",
+        "kinase activity": "Catalysis of the reaction: A = B.",
+        "no definition": None,
+    }
+    with closing(sqlite3.connect(tmp_path / "GO.sqlite")) as database, database:
+        database.execute("CREATE TABLE go_term (go_id, term, definition)")
+        rows = [(str(number), *row) for number, row in enumerate(terms.items())]
+        database.executemany("INSERT INTO go_term VALUES (?, ?, ?)", rows)
     output = tmp_path / "all" / "texts.txt"
     output.parent.mkdir()
-    invoke(english_cnn.app, "texts", tmp_path, tmp_path, output)
+    invoke(english_cnn.app, "texts", tmp_path, tmp_path, tmp_path / "GO.sqlite", output)
     lines = output.read_text("utf8").splitlines()
     definitions = ("that which is perceived to have its own existence", "a human being")
     known = [f"{lemma}: {text}" for lemma, text in zip(("entity", "some body"), definitions)]
     known += [*definitions, "there was too much for one person to do"]
-    assert set(lines) <= {*known, "I embrace with great satisfaction."} and len(lines) >= 2
+    term = "The change in morphology of a T cell."
+    of_ontology = {text for text in lines if text.endswith(term)}
+    assert of_ontology and of_ontology <= {term, f"T cell activation: {term}"}
+    others = set(lines) - of_ontology
+    assert others <= {*known, "I embrace with great satisfaction."} and len(others) >= 2
 
 
 def test_the_weights_of_the_cnn(tmp_path) -> None:
