@@ -117,6 +117,24 @@ def write_json(path: Path, content: Any) -> None:
         drafts[path].write_text(text + "\n", encoding="utf8")
 
 
+def read_object(path: Path) -> Dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises ValueError, with the path, if there is none.
+    """
+    import srsly
+
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file.")
+    try:
+        found = srsly.json_loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as err:
+        raise ValueError(f"{path} is not JSON: {err}") from err
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} does not contain a JSON object.")
+    return found
+
+
 def writable(content: Any) -> Any:
     """What is to be JSON, its strings `as_written`."""
     if isinstance(content, str):

@@ -10,6 +10,7 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.output import check_replaced, failing
+from spacy_nested_ner.files import read_object, write_json, written_folder
 
 PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
 MetricsArg = Annotated[
@@ -38,7 +39,6 @@ def card_cli(
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
     pipeline: `spacy package` makes the README from it."""
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
-    from spacy_nested_ner.files import write_json, written_folder
 
     path = model / "meta.json"
     with failing("Cannot write a model card."):
@@ -47,9 +47,9 @@ def card_cli(
         if output is not None and model.resolve() in output.resolve().parents:
             raise ValueError(f"{output} is inside {model}. Give a folder outside it.")
         check_replaced(output, "meta.json", model, metrics, about)
-        report, facts = _read(metrics), _read(about) if about else {}
+        report, facts = read_object(metrics), read_object(about) if about else {}
         check_about(facts, str(about))
-        meta = _read(path)
+        meta = read_object(path)
         try:
             meta = described_meta(meta, report, facts)
             known = is_of(report, model, meta)
@@ -90,19 +90,5 @@ def card_cli(
 def _thresholds(model: Path, names: Iterable[str]) -> Dict[str, Any]:
     """Those of the components that have one."""
     paths = {name: model / name / "cfg" for name in names}
-    settings = {name: _read(path) for name, path in paths.items() if path.is_file()}
+    settings = {name: read_object(path) for name, path in paths.items() if path.is_file()}
     return {name: cfg["threshold"] for name, cfg in settings.items() if "threshold" in cfg}
-
-
-def _read(path: Path) -> Dict[str, Any]:
-    import srsly
-
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file.")
-    try:
-        found = srsly.json_loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as err:
-        raise ValueError(f"{path} is not JSON: {err}") from err
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} does not contain a JSON object.")
-    return found

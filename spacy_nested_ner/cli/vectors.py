@@ -83,9 +83,9 @@ def vectors_cli(
 
 def check_no_components(path: Path) -> None:
     """Raises ValueError for a folder with a pipeline of components: a trained one would be lost."""
-    import srsly
+    from spacy_nested_ner.files import read_object
 
-    if (path / MARKER).is_file() and srsly.read_json(path / MARKER).get("pipeline"):
+    if (path / MARKER).is_file() and read_object(path / MARKER).get("pipeline"):
         raise ValueError(f"{path} has a pipeline with components. Give another folder.")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Union
+from typing import TYPE_CHECKING, Iterable, Iterator, List, Optional, Union
 
+from spacy_nested_ner.files import read_object
 from spacy_nested_ner.scale.inputs import Pair, batched, checked, problem_of
 from spacy_nested_ner.scale.pipelines import (
     LoadedPipeline,
@@ -214,9 +215,7 @@ class Annotator:
 
 def _full_name(model: str) -> str:
     """Language, name and version of a pipeline, as its package is called."""
-    import srsly
-
     metas = sorted(folder_of(model).glob("**/meta.json"), key=lambda path: len(path.parts))
-    meta: Dict[str, Any] = srsly.read_json(metas[0]) if metas else {}
+    meta = read_object(metas[0]) if metas else {}
     parts = (meta.get("lang"), meta.get("name"), meta.get("version"))
     return "{}_{}-{}".format(*(part or "unknown" for part in parts))

@@ -8,9 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-import srsly
-
-from spacy_nested_ner.files import settle, write_json, written_together
+from spacy_nested_ner.files import read_object, settle, write_json, written_together
 from spacy_nested_ner.scale.annotator import Annotator
 from spacy_nested_ner.scale.inputs import Columns, Fragment, bytes_that_cut, read
 
@@ -70,7 +68,7 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
             raise ValueError(
                 f"{folder} already contains a run. Continue it (--resume), or give another folder"
             )
-        if changes := _changes(srsly.read_json(path), manifest):
+        if changes := _changes(read_object(path), manifest):
             raise ValueError(
                 f"The run in {folder} was started differently: {'; '.join(changes)}. Use the same "
                 "model, settings and input again, or give another folder"

@@ -73,6 +73,11 @@ def test_a_trained_pipeline_is_not_replaced(tiny_bert, raw_texts, vectors, tmp_p
     printed = run("vectors", tiny_bert, raw_texts, tmp_path / "trained", code=1)
     assert "trained has a pipeline with components" in printed
     assert spacy.load(tmp_path / "trained").pipe_names == ["ner"]
+    meta = tmp_path / "trained" / "meta.json"
+    for damaged, problem in (("[]", "does not contain a JSON object"), ("{", "is not JSON")):
+        meta.write_text(damaged)
+        assert problem in run("vectors", tiny_bert, raw_texts, meta.parent, code=1)
+        assert meta.read_text() == damaged
     shutil.copytree(vectors, tmp_path / "out")
     run("vectors", tiny_bert, raw_texts, tmp_path / "out", "--width", 2)
     assert spacy.load(tmp_path / "out").vocab.vectors_length == 2

@@ -49,6 +49,12 @@ def test_a_run_is_not_resumed_as_another(tmp_path):
         begin(out, manifest(texts, code=code), resume=True)
 
 
+def test_a_manifest_that_is_damaged(tmp_path):
+    (tmp_path / "_manifest.json").write_text("[]")
+    with pytest.raises(ValueError, match="does not contain a JSON object"):
+        begin(tmp_path, {}, resume=True)
+
+
 def test_a_fragment_of_fewer_rows_is_not_whole(tmp_path):
     fragment = Fragment(0, "a.txt", "a.txt", 0, 0, 2)
     for rows in (1, 2):

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-import srsly
 from spacy.language import Language
 from spacy.util import get_package_path, is_package, load_config, registry
 
+from spacy_nested_ner.files import read_object
 from spacy_nested_ner.pipeline.factories import known_systems
 from spacy_nested_ner.settings import take
 from spacy_nested_ner.systems.base import Limit
@@ -94,7 +94,7 @@ def _with_source(name: str, block: Mapping[str, Any], known: Sequence[str]) -> M
     saved = path.parent / theirs / "cfg"
     if config.get("factory") not in known or not saved.is_file():
         return dict(config)
-    cfg = srsly.read_json(saved)
+    cfg = read_object(saved)
     return {**config, **{key: cfg[key] for key in cfg if key in (*config, "labels")}}
 
 
