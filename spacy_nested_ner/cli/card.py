@@ -10,7 +10,6 @@ import typer
 from wasabi import msg
 
 from spacy_nested_ner.cli.output import check_replaced, failing
-from spacy_nested_ner.files import read_object, write_json, written_folder
 
 PipelineArg = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a pipeline")]
 MetricsArg = Annotated[
@@ -39,6 +38,7 @@ def card_cli(
     """Write scores by label, depth and length, calibration and speed into the meta.json of a
     pipeline: `spacy package` makes the README from it."""
     from spacy_nested_ner.evaluation.scores.card import check_about, described_meta, is_of
+    from spacy_nested_ner.files import read_object, write_json, written_folder
 
     path = model / "meta.json"
     with failing("Cannot write a model card."):
@@ -89,6 +89,8 @@ def card_cli(
 
 def _thresholds(model: Path, names: Iterable[str]) -> Dict[str, Any]:
     """Those of the components that have one."""
+    from spacy_nested_ner.files import read_object
+
     paths = {name: model / name / "cfg" for name in names}
     settings = {name: read_object(path) for name, path in paths.items() if path.is_file()}
     return {name: cfg["threshold"] for name, cfg in settings.items() if "threshold" in cfg}
