@@ -109,6 +109,11 @@ class Recipe:
         self.set_steps(steps, note)
 
 
+def is_cnn(encoder: str) -> bool:
+    """Whether it is the small CNN, alone or to be shared, not a pretrained transformer."""
+    return encoder in (CNN, LISTENER)
+
+
 def recipe_for(
     train_path: Path,
     dev_path: Path,
@@ -154,7 +159,7 @@ def recipe_for(
         few = optimize is not None
         recipe.adversarial_steps = FEWEST_STEPS if few else recipe.training["max_steps"]
     words = use_words(config, encoder, lang, known)
-    if not words and encoder in (CNN, LISTENER) and sentences <= FEW_SENTENCES:
+    if not words and is_cnn(encoder) and sentences <= FEW_SENTENCES:
         words = "none; from few sentences a CNN learns more with `nested-ner vectors`"
     if words:
         recipe.reasons["Vectors"] = words
@@ -193,7 +198,7 @@ def config_of(
 
     from spacy_nested_ner.files import shipped
 
-    kind = "cnn" if encoder in (CNN, LISTENER) else "transformer"
+    kind = "cnn" if is_cnn(encoder) else "transformer"
     name = f"configs/{factory.removesuffix('_ner')}_{kind}.cfg"
     config = load_config(shipped(name, in_clone=name))
     config["paths"].update(train=str(train_path), dev=str(dev_path))
@@ -281,7 +286,7 @@ def fit_batches(config: Config, train: Mapping[str, Any]) -> str:
 def too_long(longest: int, encoder: str) -> List[str]:
     """A warning where the longest doc of the training data has so many words that a step over it
     takes much memory."""
-    if longest <= (LONG_DOC if encoder in (CNN, LISTENER) else LONG_DOC_OF_TRANSFORMER):
+    if longest <= (LONG_DOC if is_cnn(encoder) else LONG_DOC_OF_TRANSFORMER):
         return []
     return [
         f"The longest doc of the training data has {longest:,} words. A step reads whole docs, "
@@ -299,7 +304,7 @@ def check_minutes(minutes: float) -> None:
 def goal_for(factory: str, encoder: str, sentences: int) -> Optional[str]:
     """What to optimize where nobody says; None for what the shipped config has. sentences: of
     train, see `sentences_and_longest`."""
-    if sentences > FEW_SENTENCES or encoder in (CNN, LISTENER):
+    if sentences > FEW_SENTENCES or is_cnn(encoder):
         return None
     gaining = [get_system(name).factory for name in ADVERSARIAL_FROM_FEW]
     return ACCURACY if factory in gaining else SPEED
@@ -342,7 +347,7 @@ def load_vectors(name: str, encoder: str, lang: str) -> Vectors:
     from spacy_nested_ner.cli.pipelines import load_pipeline
     from spacy_nested_ner.encoders.word_features import vectors_width
 
-    if encoder not in (CNN, LISTENER):
+    if not is_cnn(encoder):
         raise ValueError("--vectors applies only to a CNN. With a transformer, leave it out.")
     if not name:
         raise ValueError("--vectors is empty. Give a folder or a package, or leave it out.")
@@ -388,7 +393,7 @@ def use_words(config: Config, encoder: str, lang: str, vectors: Optional[KnownWo
     """
     from spacy_nested_ner.encoders.english_cnn import without_english
 
-    if encoder not in (CNN, LISTENER):
+    if not is_cnn(encoder):
         return ""
     if vectors is None and lang == "en":
         return ENGLISH_WORDS
@@ -417,7 +422,7 @@ def use_encoder(config: Config, encoder: str, optimize: Optional[str] = None) ->
     ImportError if something is to be installed.
     """
     component = config["components"][COMPONENT]
-    if encoder not in (CNN, LISTENER):
+    if not is_cnn(encoder):
         return _use_transformer(config, encoder, optimize)
     if optimize is not None:
         raise ValueError(

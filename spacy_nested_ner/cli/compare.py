@@ -63,10 +63,10 @@ class Plan:
 
     def to_dict(self) -> Dict[str, Any]:
         """As their results tell it, with a digest of the files that it names."""
-        from spacy_nested_ner.cli._recipe import CNN, LISTENER
+        from spacy_nested_ner.cli._recipe import is_cnn
         from spacy_nested_ner.comparison.provenance import digest
 
-        encoder = [] if self.encoder in (CNN, LISTENER) else [Path(self.encoder)]
+        encoder = [] if is_cnn(self.encoder) else [Path(self.encoder)]
         vectors = [] if self.vectors is None else [Path(self.vectors) / "vocab"]
         folders = [folder for folder in (*encoder, *vectors) if folder.is_dir()]
         own = [path for folder in folders for path in sorted(folder.iterdir())]

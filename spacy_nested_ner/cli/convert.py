@@ -166,9 +166,10 @@ def _remedy(empty: List[str], inputs: List[str]) -> str:
     from spacy_nested_ner.corpora.read import Source
     from spacy_nested_ner.corpora.splits import split_of_name
 
-    if "train" not in empty:
-        return f" {DEV_REMEDY}" if "dev" in empty and not _are_all_train(inputs) else ""
     sources = [Source.parse(text) for text in inputs]
+    if "train" not in empty:
+        all_train = all(source.split == "train" for source in sources)
+        return f" {DEV_REMEDY}" if "dev" in empty and not all_train else ""
     if not any(source.split for source in sources) and any(
         source.path.is_dir() or split_of_name(source.path.name) for source in sources
     ):
@@ -177,12 +178,6 @@ def _remedy(empty: List[str], inputs: List[str]) -> str:
             "train=PATH, or split by document with --resplit."
         )
     return ""
-
-
-def _are_all_train(inputs: List[str]) -> bool:
-    from spacy_nested_ner.corpora.read import Source
-
-    return all(Source.parse(text).split == "train" for text in inputs)
 
 
 def _misaligned(statistics: "Dict[str, SplitStatistics]") -> Iterator[str]:

@@ -23,7 +23,7 @@ from spacy_nested_ner.corpora.splits import hash_id
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Span
 
-Place = Tuple[int, int]
+Bounds = Tuple[int, int]
 
 MOST_LABELS = 20
 """Of one span, whose pairs are listed by name."""
@@ -43,12 +43,12 @@ class Nesting:
     crossing: pairs of spans that overlap while neither contains the other.
     """
 
-    nested: Set[Place]
-    depth: Dict[Place, int]
+    nested: Set[Bounds]
+    depth: Dict[Bounds, int]
     crossing: int
 
 
-def nesting(spans: Iterable[Place]) -> Nesting:
+def nesting(spans: Iterable[Bounds]) -> Nesting:
     """Nesting of spans `(start, end)`, end exclusive, one for each entity: a span with two labels
     is given twice.
 
@@ -59,7 +59,7 @@ def nesting(spans: Iterable[Place]) -> Nesting:
     counts = Counter(spans)
     ordered = sorted(counts, key=lambda span: (span[0], -span[1]))
     nested = {span for span, count in counts.items() if count > 1}
-    depth: Dict[Place, int] = {}
+    depth: Dict[Bounds, int] = {}
     chains: List[int] = []  # by depth: the latest end of a chain that is so long, negative
     for span in ordered:
         place = bisect_right(chains, -span[1])
@@ -75,7 +75,7 @@ def nesting(spans: Iterable[Place]) -> Nesting:
     return Nesting(nested, depth, _crossing(ordered))
 
 
-def _crossing(ordered: List[Place]) -> int:
+def _crossing(ordered: List[Bounds]) -> int:
     """Pairs of which the second begins inside the first and ends behind it."""
     ends = sorted(end for _, end in ordered)
     before = [0] * (len(ends) + 1)  # Fenwick tree: how many spans so far have the end of a rank
@@ -94,7 +94,7 @@ def _crossing(ordered: List[Place]) -> int:
     return count
 
 
-def parents(spans: Iterable[Place]) -> Dict[Place, Place]:
+def parents(spans: Iterable[Bounds]) -> Dict[Bounds, Bounds]:
     """For each span that lies in another one the smallest that contains it; of two as small the one
     that starts first. Spans as in `nesting`.
 
@@ -102,8 +102,8 @@ def parents(spans: Iterable[Place]) -> Dict[Place, Place]:
     those are kept that can still be the smallest around a later span: the later they end, the
     longer they are.
     """
-    found: Dict[Place, Place] = {}
-    kept: List[Place] = []  # by end, the latest first
+    found: Dict[Bounds, Bounds] = {}
+    kept: List[Bounds] = []  # by end, the latest first
     for span in sorted(set(spans), key=lambda span: (span[0], -span[1])):
         start, end = span
         while kept and kept[-1][1] < start:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
-from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once, spread
+from spacy_nested_ner.encoders.batching import begins_of, cut_batches, pieces_at_once, spread
 from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.pair_places import PairPlaces
 from spacy_nested_ner.encoders.piece_windows import (
@@ -136,7 +136,7 @@ class Pool(NamedTuple):
     def of(cls, windows: List[Window]) -> "Pool":
         """The pool of these texts."""
         lengths = lengths_of(windows)
-        return cls(np.cumsum(lengths) - lengths, lengths)
+        return cls(begins_of(lengths), lengths)
 
 
 def read_windows(
@@ -174,9 +174,9 @@ class Sentences:
         self.n_windows = np.ones(len(segments), dtype=np.int64)
         for i, joint in joints.items():
             self.n_windows[i] = len(joint.shares)
-        self.first_window = np.cumsum(self.n_windows) - self.n_windows
+        self.first_window = begins_of(self.n_windows)
         self.n_words = segments[:, 2] - segments[:, 1]
-        self.first_word = np.cumsum(self.n_words) - self.n_words
+        self.first_word = begins_of(self.n_words)
         ends, has_piece = [], []
         for i, (doc, start, end) in enumerate(segments.tolist()):
             offsets = pieces[doc][1][start : end + 1] - pieces[doc][1][start]
@@ -243,7 +243,7 @@ class JointRows:
         window = np.searchsorted(begins, self.wanted, side="right") - 1
         self.place_in_window = self.wanted - begins[window]
         self.n_wanted = np.bincount(window, minlength=len(begins))
-        self.first_wanted = np.cumsum(self.n_wanted) - self.n_wanted
+        self.first_wanted = begins_of(self.n_wanted)
         # Of the first and last piece of each word: the window, and which of those wanted there.
         which = np.searchsorted(self.wanted, sentences.ends * sentences.has_piece)
         self.window_of_end = window[which]
@@ -271,7 +271,7 @@ class JointRows:
         word, is_word = spread(self.sentences.first_word[segment], self.sentences.n_words[segment])
         has_piece = self.sentences.has_piece[word] & is_word
         counts = self.sentences.n_windows[segment]
-        first_row = np.cumsum(counts) - counts - self.sentences.first_window[segment]
+        first_row = begins_of(counts) - self.sentences.first_window[segment]
         row = first_row[:, None] + self.window_of_end[:, word]
         return (row * width + self.rank_of_end[:, word]) * has_piece, is_word, has_piece
 

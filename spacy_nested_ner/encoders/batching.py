@@ -49,6 +49,11 @@ def equal_batches(lengths: np.ndarray, budget: int) -> List[np.ndarray]:
     return batches
 
 
+def begins_of(lengths: np.ndarray) -> np.ndarray:
+    """Where each of some sequences that lie one after the other begins. lengths: `(n,)` int."""
+    return np.cumsum(lengths) - lengths
+
+
 def spread(begins: np.ndarray, lengths: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Places of the elements of sequences that begin at `begins`, `(n, longest)` int, and their
     bool mask, False at padding, which repeats the first element. lengths: `(n,)` int."""
@@ -66,7 +71,7 @@ def padded_batches(
     which sequences, and `(batch, length)` long places of their elements and bool mask, see
     `spread`.
     """
-    begins = np.cumsum(lengths) - lengths
+    begins = begins_of(lengths)
     (filled,) = np.nonzero(lengths)
     for batch in cut_batches(lengths[filled], budget):
         rows = filled[batch]

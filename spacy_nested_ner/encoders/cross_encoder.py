@@ -21,6 +21,7 @@ from spacy_nested_ner.encoders.protocol import (
     PairInput,
     PairReading,
     Tok2VecModel,
+    no_backprop,
 )
 from spacy_nested_ner.encoders.question_cache import QuestionCache, state_of
 from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
@@ -168,7 +169,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     if is_train:
         pool, backprop = _learning_pool(model, X.docs, question_docs)
     else:
-        pool, backprop = _pool(model, X.docs, question_docs), _no_backprop
+        pool, backprop = _pool(model, X.docs, question_docs), no_backprop
     places = PairPlaces.of(X, [len(doc) for doc in question_docs])
 
     def read(batch: np.ndarray) -> Tuple[Tensor, Tensor]:
@@ -184,10 +185,6 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
 
     lengths = places.question_lengths[X.pairs[:, 1]] + places.lengths[X.pairs[:, 0]]
     return PairReading(lengths, read), backprop
-
-
-def _no_backprop() -> List[Any]:
-    return []
 
 
 @torch.no_grad()

@@ -26,6 +26,7 @@ from thinc.layers.chain import init as init_chain
 from thinc.types import Floats2d, Ragged
 
 from spacy_nested_ner.encoders.english_words import english_words, shipped_folder
+from spacy_nested_ner.encoders.protocol import no_backprop
 from spacy_nested_ner.warn import warn
 
 PRETRAINED = "cnn.safetensors"
@@ -77,7 +78,7 @@ def build_english_cnn(
         ragged2list(),
     )
     known: Any = chain(
-        read_words(), with_array(Linear(width, english_words().width)), ragged2list()
+        vectors_of_words(), with_array(Linear(width, english_words().width)), ragged2list()
     )
     mixed: Any = chain(Maxout(width, width * (len(rows) + 1), nP=3, normalize=True), Dropout(0.0))
     embed: Any = Model(
@@ -184,7 +185,7 @@ def without_english(tok2vec: Dict[str, Any], static_vectors: bool = False) -> No
     tok2vec.update({"@architectures": HASHED, "pretrained_vectors": static_vectors})
 
 
-def read_words() -> Model[List[Doc], Ragged]:
+def vectors_of_words() -> Model[List[Doc], Ragged]:
     """The vectors of `EnglishWords`, which have nothing to learn."""
     return Model("english_words", _forward, dims={"nO": english_words().width})
 
@@ -195,4 +196,4 @@ def _forward(
     ops: Any = model.ops
     vectors = ops.asarray2f(english_words()(docs))
     lengths = ops.asarray1i([len(doc) for doc in docs])
-    return Ragged(vectors, lengths), lambda d_vectors: []
+    return Ragged(vectors, lengths), no_backprop

@@ -6,13 +6,12 @@ from typing import Any
 import srsly
 import torch
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from spacy_transformers.layers.hf_shim import HFShim
 from torch import nn
 from transformers import AutoModel
 
 from spacy_nested_ner.encoders.pretrained import check_config
-from spacy_nested_ner.encoders.shim import CANNOT_LEARN
+from spacy_nested_ner.encoders.shim import CANNOT_LEARN, weights_of
 from spacy_nested_ner.layers.int8 import to_int8
 
 
@@ -41,9 +40,8 @@ class CompressibleShim(HFShim):
         data = super().to_bytes()
         if not self.int8:
             return data
-        state = {k: v.detach().cpu().contiguous() for k, v in self._model.state_dict().items()}
         saved = srsly.msgpack_loads(data)
-        return srsly.msgpack_dumps({**saved, "state": save_tensors(state), "int8": True})
+        return srsly.msgpack_dumps({**saved, "state": weights_of(self._model), "int8": True})
 
     def from_bytes(self, bytes_data: bytes) -> "CompressibleShim":
         """Rebuild what `to_bytes` saved."""

@@ -22,6 +22,7 @@ from spacy_nested_ner.encoders.protocol import (
     check_encoder,
     has_annotation,
     missing_annotation,
+    no_backprop,
 )
 from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent, running
 from spacy_nested_ner.encoders.word_features import (
@@ -232,7 +233,7 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     shim, tok2vec = parts_shim(model), _contextual(model)
     module = shim.module
     if not any(len(doc) for doc in X):
-        return [model.ops.alloc2f(0, module.width) for _ in X], _no_backprop
+        return [model.ops.alloc2f(0, module.width) for _ in X], no_backprop
     context = embedded = None
     if tok2vec is not None:
         context = encode_words(tok2vec, X, shim.settings["tok2vec_width"], is_train)
@@ -260,10 +261,6 @@ def forward(model: Tok2VecModel, X: List[Doc], is_train: bool) -> Tuple[List[Flo
     lengths = [len(doc) for doc in X]
     flat = torch2xp(words.detach())
     return model.ops.unflatten(flat, model.ops.asarray1i(lengths)), backprop  # type: ignore[return-value]
-
-
-def _no_backprop(d_vectors: List[Floats2d]) -> List[Any]:
-    return []
 
 
 def _words(

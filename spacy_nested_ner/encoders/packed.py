@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
-from spacy_nested_ner.encoders.batching import padded_batches, pieces_at_once
-from spacy_nested_ner.encoders.piece_windows import Window, lengths_of
+from spacy_nested_ner.encoders.batching import begins_of, padded_batches, pieces_at_once
+from spacy_nested_ner.encoders.piece_windows import Window, lengths_of, ranges
 from spacy_nested_ner.encoders.pretrained import PretrainedShim, first_position
 from spacy_nested_ner.layers.checkpointing import Again
 from spacy_nested_ner.layers.packed_encoder import PackedEncoder, Packing
@@ -56,12 +56,12 @@ def pack(
     they attend together."""
     device = shim.device
     lengths = lengths_of(windows)
-    begins = np.cumsum(lengths) - lengths
+    begins = begins_of(lengths)
     ids = np.empty(lengths.sum(), dtype=np.int64)
     for window, begin, length in zip(windows, begins, lengths):
         ids[begin + 1 : begin + length - 1] = window.ids
     ids[begins], ids[begins + lengths - 1] = shim.special["cls"], shim.special["sep"]
-    positions = np.arange(len(ids)) - np.repeat(begins, lengths) + first_position(shim.config)
+    positions = ranges(lengths) + first_position(shim.config)
     there = on_device(ids, device)
     types = torch.full_like(there, of_type)
     return there, types, on_device(positions, device), packing(lengths, device)

@@ -20,7 +20,7 @@ from spacy_nested_ner.encoders.pretrained import (
     PretrainedShim,
     first_position,
 )
-from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading
+from spacy_nested_ner.encoders.protocol import PairEncoderModel, PairInput, PairReading, no_backprop
 from spacy_nested_ner.encoders.question_cache import QuestionCache
 from spacy_nested_ner.encoders.shim import called_by_its_parent, running
 from spacy_nested_ner.layers.split_encoder import SplitEncoder
@@ -116,7 +116,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     shim = pair_shim(model)
     encoder = shim.module
     if shim.reads_apart:
-        return read_apart(model, shim, X, is_train), lambda: []
+        return read_apart(model, shim, X, is_train), no_backprop
     learns = is_train and shim.frozen_layers(model.attrs) < shim.n_layers
     _set_checkpointing(encoder, learns and model.attrs["gradient_checkpointing"])
     questions = [shim.question(text) for text in X.questions]
@@ -139,7 +139,7 @@ def forward(model: PairEncoderModel, X: PairInput, is_train: bool) -> Tuple[Pair
     lengths = sizes + shim.max_pieces - rooms
     for i, (bounds, joint) in joints.items():
         lengths[i] = joint.n_read + len(bounds) * (shim.max_pieces - rooms[i])
-    return PairReading(lengths, read), lambda: []
+    return PairReading(lengths, read), no_backprop
 
 
 def _set_checkpointing(encoder: Any, wanted: bool) -> None:

@@ -4,7 +4,7 @@ from typing import List, NamedTuple, Tuple
 
 import numpy as np
 
-from spacy_nested_ner.encoders.batching import spread
+from spacy_nested_ner.encoders.batching import begins_of, spread
 from spacy_nested_ner.encoders.protocol import PairInput
 
 
@@ -24,11 +24,9 @@ class PairPlaces(NamedTuple):
         """The places for an input whose questions have so many words."""
         questions = np.array(question_lengths, dtype=np.int64)
         docs = np.array([len(doc) for doc in X.docs], dtype=np.int64)
-        doc_begins = questions.sum() + np.cumsum(docs) - docs
+        doc_begins = questions.sum() + begins_of(docs)
         doc, start, end = X.segments.T
-        return cls(
-            np.cumsum(questions) - questions, questions, doc_begins[doc] + start, end - start
-        )
+        return cls(begins_of(questions), questions, doc_begins[doc] + start, end - start)
 
     def apart(self, pairs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """`(P, words)` indices of the words of each pair's sentence and their bool mask, then those

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
+from spacy_nested_ner.encoders.batching import begins_of
 
 # Pieces of a doc, `(pieces,)` long ids, and where those of each word begin, `(words + 1,)` long.
 DocPieces = Tuple[np.ndarray, np.ndarray]
@@ -116,7 +117,7 @@ def cut_long(counts: np.ndarray, room: int) -> Tuple[List[Tuple[int, int]], Join
     window_of_unit = np.searchsorted(begins[1:] + ends[:-1], middles, side="left")
     window = np.repeat(window_of_unit, np.diff(cuts))
     lengths = ends - begins
-    places = np.cumsum(lengths) - lengths - begins
+    places = begins_of(lengths) - begins
     joint = Joint(
         n_read=int(lengths.sum()),
         chosen=places[window] + np.arange(len(window)),
@@ -156,7 +157,7 @@ def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:
     pieces: `(pieces, h)`, one vector's after the other's. counts: `(vectors,)` int.
     """
     if how == "first":
-        first = (np.cumsum(counts) - counts)[counts > 0]
+        first = begins_of(counts)[counts > 0]
         pooled = F.embedding(on_device(first, pieces.device), pieces)
     else:
         lengths = on_device(counts[counts > 0], pieces.device)
@@ -167,20 +168,19 @@ def pool_pieces(pieces: Tensor, counts: np.ndarray, how: str) -> Tensor:
     return out.masked_scatter(on_device(counts > 0, pieces.device)[:, None], pooled)
 
 
-def vector_order(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Where each vector of each window stands among those that come window by window in `order`.
-
-    order: `(windows,)` int. lengths: `(windows,)` int, vectors per window. Returns `(vectors,)`
-    int.
-    """
+def vector_order(batches: List[np.ndarray], windows: List[Window]) -> np.ndarray:
+    """Where each vector of each window stands among those that come batch by batch, `(vectors,)`
+    int. batches: which windows are in each, at least one batch."""
+    order = np.concatenate(batches)
+    lengths = np.array([len(window.counts) for window in windows])
     begins = np.zeros_like(lengths)
-    begins[order] = np.cumsum(lengths[order]) - lengths[order]
-    return np.repeat(begins, lengths) + _ranges(lengths)
+    begins[order] = begins_of(lengths[order])
+    return np.repeat(begins, lengths) + ranges(lengths)
 
 
-def _ranges(lengths: np.ndarray) -> np.ndarray:
+def ranges(lengths: np.ndarray) -> np.ndarray:
     """`[2, 3]` to `[0, 1, 0, 1, 2]`."""
-    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.arange(lengths.sum()) - np.repeat(begins_of(lengths), lengths)
 
 
 def pool_windows(states: Tensor, windows: List[Window], how: str) -> Tensor:
@@ -194,7 +194,7 @@ def pool_flat(flat: Tensor, begins: np.ndarray, windows: List[Window], how: str)
     [CLS]."""
     firsts = begins + 1 + np.array([window.first for window in windows])
     totals = np.array([window.counts.sum() for window in windows])
-    index = np.repeat(firsts, totals) + _ranges(totals)
+    index = np.repeat(firsts, totals) + ranges(totals)
     counts = np.concatenate([window.counts for window in windows])
     return pool_pieces(F.embedding(on_device(index, flat.device), flat), counts, how)
 

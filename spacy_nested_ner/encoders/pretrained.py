@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from spacy_nested_ner.encoders.curated import is_curated_transformer
 from spacy_nested_ner.encoders.frozen_states import FrozenStates
-from spacy_nested_ner.encoders.piece_windows import DocPieces, Window
+from spacy_nested_ner.encoders.piece_windows import DocPieces, Window, lengths_of
 from spacy_nested_ner.encoders.shim import TorchShim
 from spacy_nested_ner.layers.int8 import to_int8
 from spacy_nested_ner.layers.packed_encoder import read_rows, with_piece_embedding
@@ -83,7 +83,7 @@ def needs_transformers(encoder: Model[Any, Any]) -> bool:
     return any(isinstance(shim, PretrainedShim) for node in encoder.walk() for shim in node.shims)
 
 
-def is_int8(encoder: Model[Any, Any]) -> bool:
+def has_int8(encoder: Model[Any, Any]) -> bool:
     """Whether a pretrained encoder in this model has int8 weights."""
     return any(getattr(shim, "int8", False) for node in encoder.walk() for shim in node.shims)
 
@@ -308,7 +308,7 @@ class PretrainedShim(TorchShim):
     def pad_windows(self, windows: List[Window]) -> Tuple[Tensor, Tensor, Tensor]:
         """`(batch, pieces)` ids, mask of the real pieces and of those that vectors are wanted of;
         special pieces are added."""
-        shape = len(windows), max(len(window.ids) for window in windows) + 2
+        shape = len(windows), int(lengths_of(windows).max())
         ids = np.full(shape, self.special["pad"], dtype=np.int64)
         mask, wanted = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         for i, window in enumerate(windows):

@@ -19,6 +19,11 @@ InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 
 
+def no_backprop(*_: Any) -> List[Any]:
+    """The way back where nothing learns."""
+    return []
+
+
 class PairInput(NamedTuple):
     """What an encoder of pairs reads: segments, each with some of the questions.
 

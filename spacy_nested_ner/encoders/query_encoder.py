@@ -19,6 +19,7 @@ from spacy_nested_ner.encoders.piece_windows import (
     cut_windows,
     join_queries,
     join_words,
+    lengths_of,
     pool_windows,
     vector_order,
 )
@@ -176,7 +177,7 @@ def _encode(
         empty = queries.content.new_zeros
         return empty((0, width)), empty((0, n_queries, width))
     words, query_states = [], []
-    lengths = np.array([len(window.ids) for window in windows]) + 2 + n_queries
+    lengths = lengths_of(windows) + n_queries
     # In int8 the smallest difference, such as padding makes, would show: see `layers.int8`.
     budget = model.attrs["batch_pieces"]
     batches = equal_batches(lengths, budget) if shim.int8 else cut_batches(lengths, budget)
@@ -187,10 +188,8 @@ def _encode(
         states, of_queries = shim.module(ids, types, mask, own, *queries(len(chosen)))
         words.append(pool_windows(states, chosen, model.attrs["word_pooling"]))
         query_states.append(of_queries)
-    order = np.concatenate(batches)
-    n_vectors = np.array([len(window.counts) for window in windows])
-    index = on_device(vector_order(order, n_vectors), device)
-    back = on_device(np.argsort(order), device)
+    index = on_device(vector_order(batches, windows), device)
+    back = on_device(np.argsort(np.concatenate(batches)), device)
     return F.embedding(index, torch.cat(words)), torch.cat(query_states)[back]
 
 

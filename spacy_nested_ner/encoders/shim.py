@@ -187,10 +187,13 @@ class TorchShim(Shim):
 
     def _weights(self) -> Optional[bytes]:
         """All weights as safetensors, None before there are any."""
-        if self._model is None:
-            return None
-        state = self._model.state_dict()
-        return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
+        return None if self._model is None else weights_of(self._model)
+
+
+def weights_of(module: nn.Module) -> bytes:
+    """All weights as safetensors."""
+    state = module.state_dict()
+    return save_tensors({k: v.detach().cpu().contiguous() for k, v in state.items()})
 
 
 def _step(optimizer: Optimizer, key: Tuple[int, str], parameter: nn.Parameter) -> None:

@@ -13,7 +13,7 @@ from thinc.util import torch2xp, xp2torch
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
-from spacy_nested_ner.encoders.batching import cut_batches, pieces_at_once
+from spacy_nested_ner.encoders.batching import begins_of, cut_batches, pieces_at_once
 from spacy_nested_ner.encoders.packed import read_packed
 from spacy_nested_ner.encoders.piece_windows import (
     Window,
@@ -25,6 +25,7 @@ from spacy_nested_ner.encoders.piece_windows import (
     vector_order,
 )
 from spacy_nested_ner.encoders.pretrained import FineTuning, PretrainedShim
+from spacy_nested_ner.encoders.protocol import no_backprop
 from spacy_nested_ner.encoders.shim import running
 from spacy_nested_ner.settings import configured, setting
 
@@ -98,7 +99,7 @@ def forward(
     segments = np.array([(i, 0, n) for i, n in enumerate(n_words.tolist()) if n], dtype=np.int64)
     if not len(segments):
         width = shim.config["hidden_size"]
-        return [model.ops.alloc2f(0, width) for _ in docs], lambda d_vectors: []
+        return [model.ops.alloc2f(0, width) for _ in docs], no_backprop
     windows, joints = cut_windows(
         shim.pieces_of_segments(docs, segments), segments, context=0, room=shim.max_pieces - 2
     )
@@ -127,7 +128,7 @@ def _encode_to_learn(shim: PretrainedShim, windows: List[Window], how: str, froz
     """The same as `_encode` gives, all at once. frozen: layers that do not learn."""
     states = read_packed(shim, shim.module.encoder.layer, windows, frozen)
     lengths = lengths_of(windows)
-    return pool_flat(states.float(), np.cumsum(lengths) - lengths, windows, how)
+    return pool_flat(states.float(), begins_of(lengths), windows, how)
 
 
 def _encode_once(
@@ -157,6 +158,5 @@ def _encode(
         padded = shim.pad_windows(chosen)[:2]
         ids, mask = (on_device(each, device) for each in padded)
         pooled.append(pool_windows(shim.read(ids, mask).float(), chosen, how))
-    n_vectors = np.array([len(window.counts) for window in windows])
-    order = vector_order(np.concatenate(batches), n_vectors)
-    return F.embedding(on_device(order, device), torch.cat(pooled))
+    order = on_device(vector_order(batches, windows), device)
+    return F.embedding(order, torch.cat(pooled))

@@ -11,6 +11,7 @@ from thinc.api import Model, PyTorchShim, get_torch_default_device
 from thinc.util import is_cupy_array, torch2xp, xp2torch
 from torch import Tensor
 
+from spacy_nested_ner.encoders.batching import begins_of
 from spacy_nested_ner.encoders.protocol import Tok2VecModel
 from spacy_nested_ner.forks import in_forked_processes
 
@@ -52,7 +53,7 @@ def encode_words(
         )
     words = to_torch(flat, is_train)
     lengths = np.array([array.shape[0] for array in vectors], dtype=np.int64)
-    starts = np.cumsum(lengths) - lengths
+    starts = begins_of(lengths)
 
     def back(d_words: Optional[Tensor]) -> List[Any]:
         gradient = gradient_of(d_words, words)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
-import torch
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.attention import attend, make_feedforward, split_heads
-
-INITIAL_DEVIATION = 0.02
+from spacy_nested_ner.layers.learned import learned
 
 
 class CrossEncoder(nn.Module):
@@ -37,7 +35,7 @@ class CrossEncoder(nn.Module):
         if question_width is not None:
             self.question = nn.Linear(question_width, hidden_width)
         # What token types are to BERT: question first, sentence second.
-        self.part = nn.Parameter(torch.randn(2, hidden_width) * INITIAL_DEVIATION)
+        self.part = learned(2, hidden_width)
         self.norm = nn.LayerNorm(hidden_width)
         self.layers = nn.ModuleList(
             TransformerLayer(hidden_width, attention_heads, feedforward) for _ in range(depth)

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.attention import behind_attention, join_heads, split_heads
+from spacy_nested_ner.layers.learned import learned
 from spacy_nested_ner.layers.masks import of_padding
-
-INITIAL_DEVIATION = 0.02
 
 
 def one_way_attention(
@@ -47,17 +46,13 @@ def one_way_attention(
     query_states = query[:, :, n_words:]
     attended = word_mask if attended_mask is None else attended_mask
     if query_interaction:
-        mask = torch.cat([attended, _query_mask(query_mask, word_mask, query_states)], dim=1)
+        if query_mask is None:
+            query_mask = word_mask.new_ones((len(word_mask), query_states.shape[2]))
+        mask = torch.cat([attended, query_mask], dim=1)
         queries = _attention(query_states, key, value, mask, dropout)
     else:
         queries = _attention(query_states, word_keys, word_values, attended, dropout)
     return torch.cat([words, queries], dim=2)
-
-
-def _query_mask(query_mask: Optional[Tensor], word_mask: Tensor, query_states: Tensor) -> Tensor:
-    if query_mask is not None:
-        return query_mask
-    return word_mask.new_ones((word_mask.shape[0], query_states.shape[2]))
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float) -> Tensor:
@@ -92,9 +87,9 @@ class InstanceQueries(nn.Module):
         eps: float = 1e-12,
     ) -> None:
         super().__init__()
-        self.content = nn.Parameter(torch.randn(n_queries, width) * INITIAL_DEVIATION)
-        self.position = nn.Parameter(torch.randn(n_queries, width) * INITIAL_DEVIATION)
-        self.shared = nn.Parameter(torch.randn(width) * INITIAL_DEVIATION) if with_type else None
+        self.content = learned(n_queries, width)
+        self.position = learned(n_queries, width)
+        self.shared = learned(width) if with_type else None
         self.content_norm = nn.LayerNorm(width, eps=eps)
         self.position_norm = nn.LayerNorm(width, eps=eps)
         self.dropout = nn.Dropout(dropout)

@@ -12,7 +12,12 @@ from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import cut_batches
 from spacy_nested_ner.encoders.pretrained import is_pretrained
 from spacy_nested_ner.encoders.products import use_torch_products
-from spacy_nested_ner.encoders.protocol import PairEncoderModel, QueryEncoderModel, listens
+from spacy_nested_ner.encoders.protocol import (
+    PairEncoderModel,
+    QueryEncoderModel,
+    listens,
+    no_backprop,
+)
 from spacy_nested_ner.encoders.shim import ModuleShim, called_by_its_parent
 from spacy_nested_ner.encoders.words import initialize_tok2vec
 from spacy_nested_ner.layers.dropout import set_dropout
@@ -139,7 +144,7 @@ def forward(model: HeadModel, X: Any, is_train: bool) -> Tuple[HeadOutput, Backp
         X = whole_docs(list(X))
     rows, backprop = encode(model, X, is_train)
     if X.gold is None:
-        return HeadOutput({}, _predict(model, X, rows)), _no_backprop
+        return HeadOutput({}, _predict(model, X, rows)), no_backprop
     head = head_shim(model).module
     head.train(is_train)
     set_dropout(head, model.get_ref("head").attrs["dropout_rate"] if is_train else 0.0)
@@ -237,7 +242,3 @@ def collect_spans(found: List[Predictions], segments: np.ndarray) -> ScoredSpans
     doc, first = segments[segment, 0], segments[segment, 1]
     spans = ScoredSpans(segment, doc, start + first, end + first + 1, label, score)
     return spans.take(np.lexsort((label, end, start, segment)))
-
-
-def _no_backprop(d_output: Any) -> List[Any]:
-    return []

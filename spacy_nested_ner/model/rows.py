@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spacy_nested_ner.device import on_device
-from spacy_nested_ner.encoders.batching import spread
+from spacy_nested_ner.encoders.batching import begins_of, spread
 from spacy_nested_ner.encoders.protocol import QueryEncoderModel, Tok2VecModel
 from spacy_nested_ner.encoders.words import encode_words, gradient_of, to_torch
 from spacy_nested_ner.model.types import HeadInput
@@ -39,7 +39,7 @@ def read_words(encoder: Tok2VecModel, X: HeadInput, width: int, is_train: bool) 
     width: of the vectors, 0 if it is not known yet.
     """
     encoded = encode_words(encoder, X.docs, width, is_train)
-    starts = np.cumsum(encoded.lengths) - encoded.lengths
+    starts = begins_of(encoded.lengths)
     rows = _segment_rows(X, encoded.words, None, starts[X.segments[:, 0]] + X.segments[:, 1])
     return rows, lambda: encoded.backprop(encoded.words.grad)
 
@@ -49,7 +49,7 @@ def read_with_queries(encoder: QueryEncoderModel, X: HeadInput, is_train: bool) 
     (flat_words, flat_queries), backprop = encoder((X.docs, X.segments), is_train)
     words, queries = to_torch(flat_words, is_train), to_torch(flat_queries, is_train)
     lengths = X.segments[:, 2] - X.segments[:, 1]
-    rows = _segment_rows(X, words, queries, np.cumsum(lengths) - lengths)
+    rows = _segment_rows(X, words, queries, begins_of(lengths))
 
     def back() -> List[Any]:
         return backprop((gradient_of(words.grad, words), gradient_of(queries.grad, queries)))

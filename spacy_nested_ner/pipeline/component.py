@@ -30,7 +30,7 @@ from spacy_nested_ner.device import own_draws
 from spacy_nested_ner.encoders.curated import check_listeners, feed_listeners
 from spacy_nested_ner.encoders.listeners import listeners_in, unheard, upstream_models
 from spacy_nested_ner.encoders.pretrained import (
-    is_int8,
+    has_int8,
     learns_too_fast,
     needs_transformers,
 )
@@ -507,7 +507,7 @@ class NestedNER(SavedPipe):
             component's name.
         RAISES (ValueError): If the loss is not a finite number, or the encoder has int8 weights.
         """
-        if is_int8(self.model):
+        if has_int8(self.model):
             raise ValueError(self._says(CANNOT_LEARN))
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)

@@ -89,10 +89,13 @@ def _named(items: Iterable[Item], file: str) -> Iterator[Tuple[Line, Object, str
                 yield f"{line}, item {number}", item, f"{file}:{line}#{number}"
 
 
-def checked_span(start: Any, end: Any, label: Any, length: int, place: Place) -> CharSpan:
-    """The span, end exclusive. Raises CorpusError unless it is one of a text of that length."""
+def checked_span(
+    start: Any, end: Any, label: Any, length: int, place: Place, what: str = ""
+) -> CharSpan:
+    """The span, end exclusive. Raises CorpusError, whose words begin with `what`, unless it is one
+    of a text of that length."""
     try:
         check_span(start, end, label, length)
     except ValueError as err:
-        raise CorpusError(str(err), *place) from err
+        raise CorpusError(f"{what}{err}", *place) from err
     return start, end, label

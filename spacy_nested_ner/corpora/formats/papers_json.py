@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, Optional, TextIO, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError, Place
-from spacy_nested_ner.corpora.formats.json_documents import Object, document_id, outcomes_of_file
+from spacy_nested_ner.corpora.formats.json_documents import (
+    Object,
+    checked_span,
+    document_id,
+    outcomes_of_file,
+)
 from spacy_nested_ner.corpora.parsing.json import field, string_list, write_items
 from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import (
@@ -18,7 +23,6 @@ from spacy_nested_ner.corpora.records import (
 )
 from spacy_nested_ner.corpora.registry import readers, writers
 from spacy_nested_ner.corpora.sentences import grouped
-from spacy_nested_ner.corpora.spans import check_span
 from spacy_nested_ner.corpora.splits import named_files
 
 
@@ -39,11 +43,7 @@ def _record(item: Object, place: Place, name: str, split: str, options: ReadOpti
             problem = f"expected an entity with 'start', 'end' and 'type', not {entity!r}."
             raise CorpusError(problem, *place)
         span = entity["start"], entity["end"], entity["type"]
-        try:
-            check_span(*span, len(words))
-        except ValueError as err:
-            raise CorpusError(f"entity {entity!r}: {err!s}", *place) from err
-        spans.append(span)
+        spans.append(checked_span(*span, len(words), place, f"entity {entity!r}: "))
     doc_id = document_id(item, otherwise=name, names=("org_id", "orig_id"))
     return words_record(doc_id, split, words, spans, options)
 

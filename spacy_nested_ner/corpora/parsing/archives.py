@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
-from spacy_nested_ner.corpora.parsing.paths import check_file
+from spacy_nested_ner.corpora.parsing.paths import check_is_file
 
 LARGEST_RATIO = 200
 """Bytes that one byte of a file may unpack to, beyond the first `ALWAYS_ALLOWED`."""
@@ -41,7 +41,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
     Raises CorpusError if there is no such file or, also from the block that reads it, if it is
     damaged or unpacks to far more than packed text does.
     """
-    check_file(path, "a file")
+    check_is_file(path, "a file")
     with damage_named(path), path.open("rb") as file:
         begin = file.peek(_BLOCK)
         for magic, opener in _OPENERS.items():
@@ -106,7 +106,7 @@ def unzipped(path: Path) -> Iterator[zipfile.ZipFile]:
     Raises CorpusError if there is no such file or, also from the block that reads it, if it is
     damaged or unpacks to far more than packed text does.
     """
-    check_file(path, "a zip archive")
+    check_is_file(path, "a zip archive")
     with _read_by_library(path), zipfile.ZipFile(path) as archive:
         if sum(info.file_size for info in archive.infolist()) > _most(path):
             raise _too_large(path)

@@ -9,7 +9,7 @@ from typing import List, NoReturn, Set, Tuple
 from spacy_nested_ner.corpora.errors import CorpusError
 
 
-def check_file(path: Path, expected: str) -> None:
+def check_is_file(path: Path, expected: str) -> None:
     """Raise CorpusError unless there is a regular file, or a link to one. To read from a named
     pipe or a device may take for ever."""
     if not path.is_file():

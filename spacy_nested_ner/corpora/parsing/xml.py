@@ -10,7 +10,7 @@ from xml.parsers import expat
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.archives import damage_named, is_tar, members, unpacked
-from spacy_nested_ner.corpora.parsing.paths import check_file
+from spacy_nested_ner.corpora.parsing.paths import check_is_file
 
 CHUNK = 1 << 16
 
@@ -49,7 +49,7 @@ def stream_xml(path: Path, handler: XmlHandler, expected: str) -> Iterator[Any]:
     Raises CorpusError, with file and line, if the file is missing, damaged, malformed, cut off,
     declares entities, or is refused by the handler.
     """
-    check_file(path, f"a file with {expected}")
+    check_is_file(path, f"a file with {expected}")
     with _open_xml(path) as (stream, name):
         yield from stream_xml_file(stream, name, handler, expected)
 

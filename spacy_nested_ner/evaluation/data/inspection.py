@@ -123,12 +123,13 @@ def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
     """How much of dev is in train: sentences by their text, documents by their ids, entities by
     text and label."""
     common = [text for text in dev.sentences if text in train.sentences]
+    repeated = sum(dev.sentences[text] for text in common)
     longest = sorted(common, key=len, reverse=True)[:3]
     seen = sum(count for mention, count in dev.mentions.items() if mention in train.mentions)
     total = sum(dev.mentions.values())
     return {
-        "sentences": sum(dev.sentences[text] for text in common),
-        "sentences_percent": _percent(sum(dev.sentences[text] for text in common), dev.sentences),
+        "sentences": repeated,
+        "sentences_percent": 100 * repeated / max(1, dev.sentences.total()),
         "document_ids": len(np.intersect1d(dev.counts.doc_ids, train.counts.doc_ids)),
         "document_ids_of_dev": len(np.unique(dev.counts.doc_ids)),
         "examples": [_shortened(each) for each in longest],
@@ -141,10 +142,6 @@ def overlap(train: SplitInspection, dev: SplitInspection) -> Dict[str, Any]:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 4]} ..."
-
-
-def _percent(part: int, whole: Counter) -> float:
-    return 100 * part / max(1, sum(whole.values()))
 
 
 # Limits of the systems

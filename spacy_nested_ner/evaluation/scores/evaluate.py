@@ -49,8 +49,8 @@ from spacy_nested_ner.evaluation.scores.raw_text import (
 )
 from spacy_nested_ner.evaluation.scores.report import (
     WARM_UP,
-    Clock,
     Run,
+    Stopwatch,
     check_text,
     each_with,
     no_predictions,
@@ -327,7 +327,7 @@ class _Predictor:
         for _ in self.nlp.pipe([doc.copy() for doc in islice(waiting, WARM_UP)]):
             pass  # what a pipeline does only once is not part of its speed
         stream = (waiting.popleft() for _ in range(len(waiting)))
-        clock, result = Clock(), _Predictions()
+        clock, result = Stopwatch(), _Predictions()
         with lowered(self.components):
             timed = clock.timed(self.nlp.pipe(stream, batch_size=self.batch_size))
             made = self.progress(timed, len(references), what)

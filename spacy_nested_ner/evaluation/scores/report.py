@@ -46,7 +46,7 @@ class Run:
     words: int
 
 
-class Clock:
+class Stopwatch:
     """Counts seconds."""
 
     def __init__(self) -> None:

@@ -16,8 +16,8 @@ from spacy_nested_ner.layers.pointer import word_probability
 from spacy_nested_ner.systems.candidates import pointed_spans
 from spacy_nested_ner.systems.diffusion.network import (
     DenoisingNetwork,
-    EncodedWords,
     NoisySpans,
+    ReadWords,
 )
 from spacy_nested_ner.systems.diffusion.process import (
     SpanDiffusion,
@@ -101,7 +101,7 @@ def reverse_process(
 def pointed_steps(
     network: DenoisingNetwork,
     process: SpanDiffusion,
-    encoded: EncodedWords,
+    encoded: ReadWords,
     options: DiffusionOptions,
     in_place: bool,
 ) -> Iterator[Pointed]:
@@ -172,7 +172,7 @@ def side_by_side(steps: List[S]) -> S:
 
 
 def classified(
-    network: DenoisingNetwork, encoded: EncodedWords, found: Pointed, score: str
+    network: DenoisingNetwork, encoded: ReadWords, found: Pointed, score: str
 ) -> Denoised:
     """What the pointers find, with labels and scores. score: "sum" or "label"."""
     if score == "label":
@@ -183,7 +183,7 @@ def classified(
 
 
 def score_by_sum(
-    network: DenoisingNetwork, encoded: EncodedWords, states: Tensor, left: Tensor, right: Tensor
+    network: DenoisingNetwork, encoded: ReadWords, states: Tensor, left: Tensor, right: Tensor
 ) -> Tuple[Tensor, Tensor]:
     """Probabilities of None and the labels, `(B, K, C + 1)`, and the mean of the highest ones of
     label, first and last word, `(B, K)`. left, right: `(B, K, N)` logits."""
@@ -194,7 +194,7 @@ def score_by_sum(
 
 
 def score_by_label(
-    network: DenoisingNetwork, encoded: EncodedWords, states: Tensor, spans: Tensor
+    network: DenoisingNetwork, encoded: ReadWords, states: Tensor, spans: Tensor
 ) -> Tuple[Tensor, Tensor]:
     """Probabilities of None and the labels for `(B, K, 2)` spans, and the highest of them."""
     probability = network.classify_spans(encoded, states, spans).softmax(-1)

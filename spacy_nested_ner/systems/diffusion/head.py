@@ -25,8 +25,8 @@ from spacy_nested_ner.systems.candidates import (
 from spacy_nested_ner.systems.diffusion.decoding import Denoised, find_entities, reverse_process
 from spacy_nested_ner.systems.diffusion.network import (
     DenoisingNetwork,
-    EncodedWords,
     NoisySpans,
+    ReadWords,
 )
 from spacy_nested_ner.systems.diffusion.process import SpanDiffusion, first_of, span_counts
 from spacy_nested_ner.systems.diffusion.settings import DiffusionOptions, DiffusionSettings
@@ -62,7 +62,7 @@ class Diffusion(MatchedHead):
             further["word"] = self.word_loss(encoded.boundaries, gold, batch.mask)
         return {**self.matched_losses(answers, noisy, gold), **further}
 
-    def start(self, encoded: EncodedWords, gold: Gold) -> Tuple[NoisySpans, Tensor]:
+    def start(self, encoded: ReadWords, gold: Gold) -> Tuple[NoisySpans, Tensor]:
         """Noisy spans and the random timestep `(B,)` of each sentence."""
         lengths = encoded.lengths
         counts = span_counts(lengths[:, 0], self.settings.n_spans, self.settings.spans_per_word)
@@ -151,7 +151,7 @@ class Diffusion(MatchedHead):
 
     def classifier_loss(
         self,
-        encoded: EncodedWords,
+        encoded: ReadWords,
         states: Tensor,
         noisy: NoisySpans,
         candidates: Tensor,

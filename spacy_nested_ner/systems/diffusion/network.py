@@ -33,7 +33,7 @@ OFFSET_SLOPE = 0.5
 
 
 @dataclass
-class EncodedWords:
+class ReadWords:
     """What all denoising steps share: everything that depends on the words alone.
 
     A linear layer over words that a span chooses, or over a mean of words, is one over each word:
@@ -102,7 +102,7 @@ class DenoisingNetwork(nn.Module):
         self.right_offset = OffsetBias(reach, OFFSET_SLOPE) if reach else None
         self.classifier = SpanClassifier(words, h, n_labels, form.answer_pooling)
 
-    def encode(self, words: Tensor, mask: Tensor) -> EncodedWords:
+    def encode(self, words: Tensor, mask: Tensor) -> ReadWords:
         """Sentence encoder and all that depends on it alone.
 
         words: `(B, N, width)`. mask: `(B, N)` bool.
@@ -112,7 +112,7 @@ class DenoisingNetwork(nn.Module):
         if self.left_offset is not None and self.right_offset is not None:
             n_words = words.shape[1]
             offsets = self.left_offset.rows(n_words), self.right_offset.rows(n_words)
-        return EncodedWords(
+        return ReadWords(
             mask=mask,
             padding=of_padding(mask),
             left=self.left.read(words),
@@ -125,7 +125,7 @@ class DenoisingNetwork(nn.Module):
         )
 
     def forward(
-        self, encoded: EncodedWords, noisy: NoisySpans, timestep: Tensor, all_layers: bool = False
+        self, encoded: ReadWords, noisy: NoisySpans, timestep: Tensor, all_layers: bool = False
     ) -> Tuple[List[Answers], Tensor]:
         """One answer, or with `all_layers` one after every layer; and the states of the spans after
         the last layer, `(B, K, h)`.
@@ -145,7 +145,7 @@ class DenoisingNetwork(nn.Module):
         """`(B,)` long timesteps as vectors, `(B, 1, h)`."""
         return self.time(timestep / self.timesteps).unsqueeze(1)
 
-    def span_states(self, encoded: EncodedWords, noisy: NoisySpans, time: Tensor) -> List[Tensor]:
+    def span_states(self, encoded: ReadWords, noisy: NoisySpans, time: Tensor) -> List[Tensor]:
         """States of the spans after every layer, `(B, K, h)` each, for pointers and classifier.
 
         time: from `at_time`, of each sentence or one for all.
@@ -160,7 +160,7 @@ class DenoisingNetwork(nn.Module):
         return states
 
     def point(
-        self, encoded: EncodedWords, states: Tensor, noisy_spans: Tensor
+        self, encoded: ReadWords, states: Tensor, noisy_spans: Tensor
     ) -> Tuple[Tensor, Tensor]:
         """Logits of the first and of the last word, `(B, K, N)` each.
 
@@ -176,14 +176,12 @@ class DenoisingNetwork(nn.Module):
             left, right = left + first, right + last
         return mask_words(left, encoded.padding), mask_words(right, encoded.padding)
 
-    def classify(
-        self, encoded: EncodedWords, states: Tensor, left: Tensor, right: Tensor
-    ) -> Tensor:
+    def classify(self, encoded: ReadWords, states: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Class logits `(B, K, C + 1)`, None first. left, right: `(B, K, N)` probabilities of the
         pointers."""
         return self.classifier(states, encoded.classified, left, right)
 
-    def classify_spans(self, encoded: EncodedWords, states: Tensor, spans: Tensor) -> Tensor:
+    def classify_spans(self, encoded: ReadWords, states: Tensor, spans: Tensor) -> Tensor:
         """As `classify`, with certain boundaries: `(B, K, 2)` long, both inclusive."""
         return self.classifier.at(states, encoded.classified, spans)
 

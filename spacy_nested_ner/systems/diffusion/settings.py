@@ -152,7 +152,6 @@ class DiffusionSettings(ModelSettings):
 class DiffusionOptions(Options):
     """Settings at run time. None of them depends on what was trained with.
 
-    threshold: smallest score of a span.
     steps: denoising steps.
     n_spans: noisy spans per sentence; null: the number follows from `spans_per_word`.
     spans_per_word: noisy spans per word; a shorter sentence counts as 30 words.

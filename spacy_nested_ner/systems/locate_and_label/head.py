@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.learned import learned
 from spacy_nested_ner.layers.recurrent import BiRNN
 from spacy_nested_ner.layers.span_grid import SpanGrid, ends_from_each_word, first_to_last
 from spacy_nested_ner.systems.head import PRIOR, Batch, Gold, Head, Loss, Predictions
@@ -64,7 +65,7 @@ class LocateAndLabel(Head):
         self.filter = SpanMLP(h, 1, s.grid_width) if s.span_filter else None
         self.offsets = SpanMLP(h, 2) if s.regressor else None
         # What the regressor reads before the first and behind the last word.
-        self.edges = nn.Parameter(torch.randn(2, h) * 0.02) if s.regressor else None
+        self.edges = learned(2, h) if s.regressor else None
         self.labels = SpanMLP(h, n_labels + (s.classifier == "softmax"), s.grid_width)
         self._initialise_outputs()
 

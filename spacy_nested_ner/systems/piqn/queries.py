@@ -11,12 +11,11 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from spacy_nested_ner.layers.learned import learned
 from spacy_nested_ner.layers.one_way import InstanceQueries
 from spacy_nested_ner.layers.pooling import words_at
 from spacy_nested_ner.layers.rounds import word_rounds
 from spacy_nested_ner.systems.piqn.settings import MIN_QUERIES, PIQNSettings
-
-INITIAL_DEVIATION = 0.02
 
 
 @dataclass
@@ -62,7 +61,7 @@ class WordQueries(nn.Module):
         self.per_word = per_word
         self.project = nn.Linear(width, 2 * width)
         n_rounds = max(per_word, MIN_QUERIES)
-        self.kind = nn.Parameter(torch.randn(n_rounds, width) * INITIAL_DEVIATION)
+        self.kind = learned(n_rounds, width)
         self.norm = nn.LayerNorm(width)
         self.position_norm = nn.LayerNorm(width)
 
@@ -94,7 +93,7 @@ class EncodedQueries(nn.Module):
     def __init__(self, width: int, hidden: int, n_queries: int) -> None:
         super().__init__()
         self.project = nn.Linear(width, hidden) if width != hidden else nn.Identity()
-        self.position = nn.Parameter(torch.randn(n_queries, hidden) * INITIAL_DEVIATION)
+        self.position = learned(n_queries, hidden)
         self.position_norm = nn.LayerNorm(hidden)
         self.dropout = nn.Dropout(0.0)
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spacy_nested_ner.layers.growing import grow_outputs
+from spacy_nested_ner.layers.learned import learned
 from spacy_nested_ner.layers.masks import MASKED, of_padding
 from spacy_nested_ner.layers.pooling import words_at
 from spacy_nested_ner.layers.recurrent import BiRNN
@@ -85,7 +86,7 @@ class Proposer(nn.Module):
             self.anchor = MLP(width, 2)
         self.labels = MLP(width, n_labels + 1)
         rounds = max(min_proposals - 1, 0)
-        self.kind = nn.Parameter(torch.randn(rounds, width) * 0.02) if rounds else None
+        self.kind = learned(rounds, width) if rounds else None
 
     def forward(self, words: Tensor, mask: Tensor) -> Proposals:
         """`(B, N, h)` words to one proposal per word, and to more of them in short sentences."""

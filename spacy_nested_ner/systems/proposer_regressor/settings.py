@@ -33,8 +33,6 @@ class ProposerRegressorSettings(ModelSettings):
     without: parts to leave out: the backward block of the pyramid; the spatial modulation of the
         attention; the gated update of the query; the label in the query; the refinement of the
         location, or of the label, from layer to layer.
-    batch_words: padded words that the head reads at once, on a GPU 16 times as many. It affects
-        memory and speed, not the spans.
     """
 
     hidden_width: int = setting(
