@@ -207,6 +207,14 @@ def plain(span: Span, score: Optional[float]) -> Dict[str, Any]:
         "end_token": span.end,
         "text": span.text,
         "label": span.label_,
-        **({"kb_id": span.kb_id_} if span.kb_id_ else {}),
+        **({"kb_id": _kb_id(span)} if span.kb_id else {}),
         "score": score,
     }
+
+
+def _kb_id(span: Span) -> Union[int, str]:
+    """The string, or a number that was given as such."""
+    try:
+        return span.kb_id_
+    except KeyError:
+        return span.kb_id

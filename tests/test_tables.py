@@ -139,6 +139,13 @@ def test_links_to_a_knowledge_base_are_kept():
     assert frame["kb_id"][2] == "KB-2"
 
 
+def test_links_that_are_numbers():
+    doc = doc_of("The IL-2 gene.", [])
+    doc.spans["sc"] = [Span(doc, 1, 2, "protein", kb_id=3558)]
+    assert to_dicts(doc)[0]["spans"][0]["kb_id"] == 3558
+    assert to_frame(doc)["kb_id"].tolist() == [3558]
+
+
 @pytest.mark.parametrize("function", [to_dicts, to_frame])
 def test_spans_that_a_retokenizer_has_left_behind_are_told_of(function, recwarn):
     def merged(start: int, end: int) -> Doc:

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
+from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, List, Sequence
 
@@ -91,7 +92,7 @@ def _check_taught(path: Path) -> None:
     for doc in read_docs(path, Vocab()) if path.exists() else ():
         own = (
             # What a user has added is not marked as the others are.
-            WEIGHTS in group.attrs and len({span.kb_id_ for span in group}) <= 1
+            WEIGHTS in group.attrs and len({span.kb_id for span in group}) <= 1
             for group in doc.spans.values()
         )
         if doc.ents or not doc.spans or not all(own):
@@ -104,12 +105,14 @@ def taught(doc: "Doc", components: "Sequence[ScoredComponent]") -> "Doc":
 
     from spacy_nested_ner.evaluation.data.picking import stretched
     from spacy_nested_ner.evaluation.scores.raw_text import gold_doc
-    from spacy_nested_ner.pipeline.gold import TAUGHT, WEIGHTS
+    from spacy_nested_ner.pipeline.gold import SURE, TAUGHT, WEIGHTS
 
     copy = gold_doc(doc.vocab, doc)
     for each in components:
         key, found = each.spans_key, spans_with_scores(doc, each)
         spans = [Span(copy, s.start, s.end, label=s.label_, kb_id=TAUGHT) for s, _ in found]
-        weights = [round(stretched(score, each.middle), 3) for _, score in found]
+        stretch = (stretched(score, each.middle) for _, score in found)
+        # Down where rounding would make a span one that is sure.
+        weights = [floor(1000 * w) / 1000 if w < SURE else round(w, 3) for w in stretch]
         copy.spans[key] = SpanGroup(copy, name=key, spans=spans, attrs={WEIGHTS: weights})
     return copy

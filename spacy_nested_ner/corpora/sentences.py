@@ -59,7 +59,8 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
             continue
         part = Record(record.doc_id, record.split, record.text[slice(*place)], [], dropped=dropped)
         part.spans = [(a - place[0], b - place[0], label) for a, b, label in spans[i]]
-        part.words = None if record.words is None else [word for _, word in words[i]]
+        if record.words is not None:  # without those of whitespace around the sentence
+            part.words = [word for at, word in words[i] if place[0] <= at < place[1]]
         part.has_text = record.has_text
         dropped = Counter()
         yield part

@@ -7,6 +7,7 @@ from itertools import pairwise, permutations
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
+from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 
@@ -21,6 +22,7 @@ whatever the loss of a system."""
 TAUGHT = "taught"
 """What `nested-ner teach` gives each span as `kb_id_`. It is kept where the weights are not:
 spaCy's augmenters drop the attributes of a group."""
+TAUGHT_ID = get_string_id(TAUGHT)
 
 LOST_REMEDY = {
     "empty": "they contain no word; check the annotation",
@@ -49,7 +51,11 @@ SURE = 0.5
 
 def is_taught(group: Iterable[Span]) -> bool:
     """Whether spans are those of `nested-ner teach`, with their weights or without."""
-    return WEIGHTS in getattr(group, "attrs", {}) or any(span.kb_id_ == TAUGHT for span in group)
+    return WEIGHTS in getattr(group, "attrs", {}) or any(map(_is_taught, group))
+
+
+def _is_taught(span: Span) -> bool:
+    return span.kb_id == TAUGHT_ID  # an id that is a number has no string
 
 
 def keep_sure(doc: Doc, spans_key: str) -> None:
@@ -290,7 +296,7 @@ def weights_of(reference: Doc, spans_key: str) -> Optional[np.ndarray]:
     group = reference.spans.get(spans_key, [])
     weights = getattr(group, "attrs", {}).get(WEIGHTS)
     if weights is None:
-        if any(span.kb_id_ == TAUGHT for span in group):
+        if any(map(_is_taught, group)):
             raise ValueError(
                 f"doc.spans['{spans_key}'] of '{reference.text[:40]}', made by 'nested-ner teach', "
                 f"has lost its {WEIGHTS}. spaCy's augmenters, Doc.from_docs, to_json and a new "

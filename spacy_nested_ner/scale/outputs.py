@@ -68,7 +68,11 @@ def begin(folder: Path, manifest: Dict[str, Any], resume: bool) -> None:
             raise ValueError(
                 f"{folder} already contains a run. Continue it (--resume), or give another folder"
             )
-        if changes := _changes(read_object(path), manifest):
+        try:
+            changes = _changes(read_object(path), manifest)
+        except (AttributeError, KeyError, TypeError) as err:
+            raise ValueError(f"{path} is damaged ({err!r}). Give another folder") from err
+        if changes:
             raise ValueError(
                 f"The run in {folder} was started differently: {'; '.join(changes)}. Use the same "
                 "model, settings and input again, or give another folder"

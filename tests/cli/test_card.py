@@ -176,6 +176,10 @@ def test_what_is_wrong_is_named_and_nothing_is_written(folder):
     srsly.write_json(folder / "wrong.json", {"licence": "none"})
     printed = run("card", model, metrics, "--about", folder / "wrong.json", code=1)
     assert "wrong.json: unknown field 'licence'" in printed and "license" in printed
+    for field, value in (("description", 3), ("notes", ["x"]), ("sources", "x")):
+        srsly.write_json(folder / "wrong.json", {field: value})
+        printed = run("card", model, metrics, "--about", folder / "wrong.json", code=1)
+        assert f"wrong.json: {field} must be" in printed
     two = srsly.read_json(metrics)
     two["pipelines"] *= 2
     srsly.write_json(folder / "two.json", two)

@@ -5,13 +5,16 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import spacy
-from spacy.tokens import DocBin, Span
+from spacy.tokens import DocBin, Span, SpanGroup
 from spacy.training import Example
 from spacy.training.augment import create_lower_casing_augmenter
 
-from spacy_nested_ner.pipeline.gold import is_taught
+from spacy_nested_ner.cli.teach import taught as taught_doc
+from spacy_nested_ner.evaluation.scores.own_thresholds import scored_components
+from spacy_nested_ner.pipeline.gold import is_taught, keep_sure
 from tests.cli.commands import run
 from tests.conftest import add_own_ner, make_examples, make_pipeline, spans_of, train
 
@@ -58,6 +61,21 @@ def test_entities_have_the_weight_of_their_score(teacher, taught):
             assert weight == pytest.approx(1 - (1 - score) / 0.8, abs=1e-3)
             found += 1
     assert found > 5
+
+
+def test_what_is_below_the_threshold_is_not_sure():
+    nlp = spacy.blank("en")
+    doc = nlp.make_doc("a b")
+    doc.spans["sc"] = SpanGroup(
+        doc,
+        name="sc",
+        spans=[Span(doc, 0, 1, "X"), Span(doc, 1, 2, "X")],
+        attrs={"scores": np.array([0.6996, 0.7], dtype="float32")},
+    )
+    nlp.add_pipe("spancat", config={"threshold": 0.7})
+    copy = taught_doc(doc, [*scored_components(nlp).values()])
+    keep_sure(copy, "sc")
+    assert [span.text for span in copy.spans["sc"]] == ["b"]
 
 
 def test_blank_texts_are_not_counted(teacher, tmp_path):

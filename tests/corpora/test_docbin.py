@@ -84,3 +84,11 @@ def test_what_a_file_or_the_disk_cannot_hold(tmp_path, monkeypatch):
             monkeypatch.setattr(writer._bin, "add", fail)
             with pytest.raises(OSError, match=match):
                 writer.add(nlp("a"))
+
+
+def test_ids_of_spans_may_be_numbers(tmp_path):
+    doc = spacy.blank("en").make_doc("a b")
+    doc.spans["sc"] = [Span(doc, 0, 2, "X", kb_id=24068, span_id=7)]
+    DocBin(docs=[doc]).to_disk(tmp_path / "a.spacy")
+    (read,) = docbin.read_docs(tmp_path / "a.spacy", spacy.blank("en").vocab)
+    assert [(span.label_, span.kb_id, span.id) for span in read.spans["sc"]] == [("X", 24068, 7)]

@@ -194,6 +194,17 @@ def test_rules_find_sentences_of_words_behind_any_whitespace(nlp, blanks):
     assert [[token.text for token in doc] for doc, _ in docs] == [words[:3], words[3:]]
 
 
+@pytest.mark.parametrize("how", ["rules", "lines"])
+def test_words_of_whitespace_stay_with_their_sentence(nlp, how):
+    """Those that Prodigy has as tokens, as spaCy does."""
+    text = "Acme  grew.\n\nShe left\tRome. "
+    words = [token.text for token in nlp.make_doc(text)]
+    record = Record("d", "", text, [(22, 26, "LOC")], words, sentence_starts=[])
+    docs = [doc for doc, _ in record_to_docs(record, nlp, "sc", ReadOptions(sentences=how))]
+    assert [doc.text for doc in docs] == ["Acme  grew.", "She left\tRome."]
+    assert [(span.text, span.label_) for span in docs[1].spans["sc"]] == [("Rome", "LOC")]
+
+
 def test_the_name_of_a_file_that_is_not_utf8_can_be_written():
     record = Record("caf\udce9", "train", "a", [])
     assert record.doc_id == "caf\\udce9" and Record("caf\u00e9", "", "a", []).doc_id == "caf\u00e9"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
+import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
@@ -197,6 +198,28 @@ def test_thresholds_on_doc_ents():
     found = evaluate_pipeline(nlp, references, ents=True).to_dict()
     (own,) = found["thresholds"]
     assert own["f"] == found["strict"]["micro"]["f"] < own["best"]["f"]
+
+
+def test_doc_ents_are_those_at_the_threshold():
+    """A component that also fills them is not lowered."""
+    nlp = train(make_pipeline("piqn_ner", spans_key="sc", set_ents="outermost"), 15)
+    ner = nlp.get_pipe("ner")
+    references = []
+    ner.cfg["spans_key"] = "own"
+    scores = [s for eg in make_examples(nlp) for s in nlp(eg.text).spans["own"].attrs["scores"]]
+    ner.cfg["threshold"] = float(np.median(scores))
+    for example in make_examples(nlp):
+        doc, reference = nlp(example.text), nlp.make_doc(example.text)
+        reference.ents = [Span(reference, e.start, e.end, e.label) for e in doc.ents]
+        reference.spans["own"] = [
+            Span(reference, s.start, s.end, s.label) for s in doc.spans["own"]
+        ]
+        references.append(reference)
+    found = evaluate_pipeline(nlp, references, ents=True).to_dict()
+    n_ents = sum(len(doc.ents) for doc in references)
+    assert found["strict"]["micro"]["predicted"] == found["strict"]["micro"]["right"] == n_ents
+    (own,) = found["thresholds"]
+    assert own["f"] == 1.0 and own["best"] is None
 
 
 def test_two_components_have_a_threshold_each():

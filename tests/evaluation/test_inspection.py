@@ -199,6 +199,19 @@ def test_config_without_a_known_component():
         config_components(config("ner"))
 
 
+@pytest.mark.parametrize(
+    "setting, problem",
+    [
+        ('window = "x"', "window must be a whole number"),
+        ("stride = 500", "stride .500. must not be larger than window"),
+        ("treshold = 0.3", "no setting 'treshold' .did you mean threshold"),
+    ],
+)
+def test_settings_that_all_components_share_are_checked(setting, problem):
+    with pytest.raises(ValueError, match=f"Component 'x': .*{problem}"):
+        config_components(config("piqn_ner", setting))
+
+
 def test_entities_lost_to_tokenisation_and_windows():
     words = ["NF-kappaB", "binds", "DNA", "x"]
     reference = make_doc(words, [(0, 1, "A"), (1, 4, "A"), (2, 3, "A")])

@@ -67,6 +67,19 @@ def comparison():
     return compare_one(make_doc(WORDS, GOLD), make_doc(WORDS, FOUND, [0.9375, 0.625]))
 
 
+def test_marks_end_with_their_sentence():
+    """A sentence may begin with the line break that a span ends with."""
+    gold, found = (NLP.make_doc("He met Acme Inc.\n\nShe left.") for _ in range(2))
+    end = next(token.i for token in gold if token.is_space) + 1
+    for token in gold:
+        token.is_sent_start = token.i in (0, end - 1)
+    gold.spans["sc"] = [Span(gold, 2, end, "ORG")]
+    found.spans["sc"] = []
+    first, second = compare(gold, found)
+    (mark,) = first.gold
+    assert (mark.start, mark.end) == (2, len(first.words)) and not second.gold
+
+
 def test_compare(comparison):
     assert comparison.gold == [
         Mark(0, 3, "DNA", "right", 1),

@@ -193,3 +193,11 @@ def test_what_a_teacher_gives_one_half_is_sure() -> None:
     keep_sure(doc, "sc")
     assert [span.text for span in doc.spans["sc"]] == ["b", "c"]
     assert doc.spans["sc"].attrs["weights"] == [0.5, 0.9]
+
+
+def test_entities_with_numbers_of_a_knowledge_base():
+    nlp = spacy.blank("en")
+    reference = nlp.make_doc("a b")
+    reference.spans["sc"] = [Span(reference, 0, 2, "X", kb_id=24068)]
+    example = Example(nlp.make_doc("a b"), reference)
+    assert aligned_gold(example, "sc", draw=True)[0] == [(0, 2, "X")]

@@ -53,6 +53,10 @@ def test_a_manifest_that_is_damaged(tmp_path):
     (tmp_path / "_manifest.json").write_text("[]")
     with pytest.raises(ValueError, match="does not contain a JSON object"):
         begin(tmp_path, {}, resume=True)
+    for content in ("{}", '{"model": []}', '{"model": {}, "settings": [], "input": {}}'):
+        (tmp_path / "_manifest.json").write_text(content)
+        with pytest.raises(ValueError, match=r"_manifest\.json is damaged"):
+            begin(tmp_path, {"model": {}, "settings": {"a": 1}, "input": {}}, resume=True)
 
 
 def test_a_fragment_of_fewer_rows_is_not_whole(tmp_path):

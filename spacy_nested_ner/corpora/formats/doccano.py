@@ -39,7 +39,7 @@ def read_record(item: Object, place: Place, name: str, split: str, options: Read
             raise CorpusError(f"expected [start, end, label], not {triple!r}.", *place)
         found.append((triple[0], triple[1], triple[2]))
     spans = [checked_span(*span, len(text), place) for span in found]
-    doc_id = document_id(item, item.get("meta"), otherwise=item.get("id", name))
+    doc_id = document_id(item, item.get("meta"), own=item.get("id"), otherwise=name)
     return text_record(doc_id, split, text, spans, options)
 
 

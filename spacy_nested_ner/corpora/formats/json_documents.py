@@ -27,17 +27,19 @@ and the options."""
 T = TypeVar("T")
 
 
-def document_id(*holders: Any, otherwise: Any, names: Sequence[str] = ("text_id",)) -> str:
-    """The first name or whole number that a holder has under one of these names; or else that of
-    the tool. What has the same id is of one document and stays together. `nested-ner pick` writes a
-    `text_id` into its tasks."""
+def document_id(
+    *holders: Any, own: Any = None, otherwise: str, names: Sequence[str] = ("text_id",)
+) -> str:
+    """The first name or whole number that a holder has under one of these names; or else its own
+    from the tool, and else another. What has the same id is of one document and stays together.
+    `nested-ner pick` writes a `text_id` into its tasks."""
     for holder, name in product(holders, names):
         found = holder.get(name) if isinstance(holder, dict) else None
         if isinstance(found, float) and found.is_integer():  # of a column that has gaps
             return str(int(found))
         if type(found) in (str, int) and found != "":
             return str(found)
-    return str(otherwise)
+    return otherwise if own is None else str(own)
 
 
 def json_reader(name: str) -> Callable[[Make], Make]:

@@ -90,7 +90,7 @@ def _record(
         if labels:
             start, end = _characters(region, text, units, place)
             spans += [checked_span(start, end, label, len(text), place) for label in labels]
-    doc_id = document_id(item.get("data"), item, otherwise=item.get("id", name))
+    doc_id = document_id(item.get("data"), item, own=item.get("id"), otherwise=name)
     record = text_record(doc_id, split, text, spans, options)
     record.dropped.update(omitted)
     return record

@@ -108,7 +108,7 @@ def _record(item: Object, place: Place, name: str, split: str, options: ReadOpti
         checked_span(span.get("start"), span.get("end"), span.get("label"), len(text), place)
         for span in objects(item, "spans", *place)
     ]
-    doc_id = document_id(item.get("meta"), otherwise=item.get("_input_hash", name))
+    doc_id = document_id(item.get("meta"), own=item.get("_input_hash"), otherwise=name)
     record = text_record(doc_id, split, text, spans, options)
     tokens = objects(item, "tokens", *place)
     if tokens:

@@ -16,7 +16,8 @@ from spacy.util import get_package_path, is_package, load_config, registry
 
 from spacy_nested_ner.files import read_object
 from spacy_nested_ner.pipeline.factories import known_systems
-from spacy_nested_ner.settings import take
+from spacy_nested_ner.pipeline.settings import PipeSettings
+from spacy_nested_ner.settings import take, unknown_name
 from spacy_nested_ner.systems.base import Limit
 from spacy_nested_ner.warn import warn
 
@@ -99,12 +100,16 @@ def _with_source(name: str, block: Mapping[str, Any], known: Sequence[str]) -> M
 
 
 def _component(name: str, factory: str, block: Mapping[str, Any]) -> Component:
-    defaults = dict(Language.get_factory_meta(factory).default_config or {})
-    settings = {**defaults, **block}
+    given = {key: value for key, value in block.items() if key != "factory"}
+    settings = {**_defaults(factory), **given}
     labels = settings.pop("labels", None)
     if not _is_model(settings["model"]):
         raise ValueError(f"Component '{name}': its model must be a block with @architectures.")
     return Component(name, factory, settings, _filled(settings["model"]), labels)
+
+
+def _defaults(factory: str) -> Mapping[str, Any]:
+    return Language.get_factory_meta(factory).default_config or {}
 
 
 def _checked(component: Component) -> Component:
@@ -114,6 +119,10 @@ def _checked(component: Component) -> Component:
         if system is not None:
             take(system.settings, component.model)
             take(system.options, component.settings)
+            take(PipeSettings, component.settings)
+            unknown = unknown_name(component.settings, _defaults(component.factory))
+            if unknown:
+                raise ValueError(unknown)
         limits(component)
     except (ValueError, TypeError, KeyError) as err:
         problem = f"{err} is missing" if isinstance(err, KeyError) else err

@@ -41,8 +41,10 @@ from spacy_nested_ner.evaluation.scores.entities import (
 from spacy_nested_ner.evaluation.scores.errors import KINDS, kind_of_error
 from spacy_nested_ner.evaluation.scores.metrics import PRF
 from spacy_nested_ner.evaluation.scores.remarks import remark
+from spacy_nested_ner.pipeline.gold import without_space_around
 from spacy_nested_ner.pipeline.scorer import places_of, solid_offsets
 from spacy_nested_ner.pipeline.sentences import set_sentences
+from spacy_nested_ner.pipeline.tokens import is_space
 
 MANY_LANGUAGES = ("xx", "mul", "")
 
@@ -120,12 +122,15 @@ def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Co
     order = GoldOrder((start, end) for start, end, _ in gold)
 
     def marks(
-        entities: Dict[Entity, Tuple[Span, Optional[float]]], others: Set[Entity], none: str
+        doc: Doc,
+        entities: Dict[Entity, Tuple[Span, Optional[float]]],
+        others: Set[Entity],
+        none: str,
     ) -> List[Mark]:
+        spaces = is_space(doc)  # a sentence may begin with one that is at the end of a span
         return [
             Mark(
-                span.start,
-                span.end,
+                *without_space_around(spaces, span.start, span.end),
                 span.label_,
                 kind_of_error(entity, others, none) if entity in missed | wrong else "right",
                 order.place(*entity[:2])[0],
@@ -134,7 +139,8 @@ def compare(gold_doc: Doc, predicted_doc: Doc, spans_key: str = "sc") -> List[Co
             for entity, (span, score) in sorted(entities.items(), key=lambda item: item[0])
         ]
 
-    gold_marks, predicted = marks(gold, wrong, "missed"), marks(found, missed, "spurious")
+    gold_marks = marks(gold_doc, gold, wrong, "missed")
+    predicted = marks(predicted_doc, found, missed, "spurious")
     name = document_of(gold_doc.user_data) or ""
     parts = list(_parts(gold_doc, predicted_doc, [*gold, *found]))
     return [

@@ -96,10 +96,16 @@ def _is_packaged(model: Path, package: str) -> bool:
 
 
 def check_about(about: Mapping[str, Any], name: str) -> None:
-    """Raise ValueError, with the name of the file, for what `FIELDS` does not have."""
+    """Raise ValueError, with the name of the file, for what `FIELDS` does not have, and for what is
+    no text or, of the sources, no list."""
     unknown = [field for field in about if field not in FIELDS]
     if unknown:
         raise ValueError(f"{name}: unknown field '{unknown[0]}'. Known: {', '.join(FIELDS)}.")
+    for field, value in about.items():
+        expected = list if field == "sources" else str
+        if value is not None and not isinstance(value, expected):
+            what = "a list" if field == "sources" else "a text"
+            raise ValueError(f"{name}: {field} must be {what}, not {value!r}.")
 
 
 def scores_in_words(report: Mapping[str, Any], scores: Mapping[str, Any]) -> str:

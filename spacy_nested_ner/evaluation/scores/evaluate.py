@@ -128,7 +128,7 @@ def evaluate_pipeline(
     RAISES (ValueError): As `run_pipeline`, and for a component that was never trained.
     """
     chosen = _annotated(references, spans_key, ents)
-    components = _trained_components(nlp, chosen, spans_key)
+    components = _trained_components(nlp, chosen, spans_key, ents)
     predict = _Predictor(nlp, spans_key, ents, components, batch_size, progress)
     without_text = sum(raw_text(doc) is None for doc in chosen)
     if gold_tokens:
@@ -260,9 +260,10 @@ def _annotated(references: Sequence[Doc], spans_key: str, ents: bool) -> List[Do
 
 
 def _trained_components(
-    nlp: Language, references: Sequence[Doc], spans_key: str
+    nlp: Language, references: Sequence[Doc], spans_key: str, ents: bool
 ) -> Dict[str, ScoredComponent]:
-    """By the keys of which the data has entities.
+    """By the keys of which the data has entities. ents: `doc.ents` are read where there is no
+    `spans_key`; at a lower threshold a component would put others there.
 
     RAISES (ValueError): For a component that was never trained.
     """
@@ -274,6 +275,9 @@ def _trained_components(
     name = untrained(components)
     if name is not None:
         raise ValueError(f"Component {name!r} was never trained. Train it with `spacy train`.")
+    for key, each in components.items():
+        if ents and key != spans_key and each.pipe.cfg.get("set_ents"):
+            each.searchable = False
     return components
 
 

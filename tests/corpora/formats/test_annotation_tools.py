@@ -109,6 +109,23 @@ def test_ids_that_are_none(tmp_path, value):
     assert [record.doc_id for record in read("doccano", path)] == ["7"]
 
 
+@pytest.mark.parametrize(
+    "name, item",
+    [
+        ("doccano", {"id": None, "text": "IL-2", "label": []}),
+        ("prodigy", {"_input_hash": None, "text": "IL-2", "answer": "accept"}),
+        (
+            "label-studio",
+            {"id": None, "data": {"text": "IL-2"}, "annotations": [{"result": []}]},
+        ),
+    ],
+)
+def test_a_tool_that_has_no_ids(tmp_path, name, item):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join([json.dumps(item)] * 2), encoding="utf8")
+    assert [record.doc_id for record in read(name, path)] == ["a.jsonl:1", "a.jsonl:2"]
+
+
 def test_whitespace_around_labels(tmp_path):
     path = tmp_path / "a.jsonl"
     spans = [[0, 4, "PROT"], [0, 4, "PROT "], [5, 9, " DNA"]]
