@@ -201,12 +201,20 @@ def config_of(
     kind = "cnn" if is_cnn(encoder) else "transformer"
     name = f"configs/{factory.removesuffix('_ner')}_{kind}.cfg"
     config = load_config(shipped(name, in_clone=name))
-    config["paths"].update(train=str(train_path), dev=str(dev_path))
+    config["paths"].update(train=_writable(str(train_path)), dev=_writable(str(dev_path)))
     config["nlp"]["lang"] = lang
-    config["components"][COMPONENT]["spans_key"] = spans_key
-    if factory == SPANCAT:  # its scores are called by the key
-        config["training"]["score_weights"] = {f"spans_{spans_key}_f": 1.0}
+    config["components"][COMPONENT]["spans_key"] = _writable(spans_key)
+    if factory == SPANCAT:  # its scores are called by the key; spaCy would add those of "sc"
+        own: Dict[str, Optional[float]] = {f"spans_sc_{part}": None for part in "fpr"}
+        config["training"]["score_weights"] = {**own, f"spans_{spans_key}_f": 1.0}
     return config
+
+
+def _writable(value: str) -> str:
+    """Raises ValueError for what a config would not give back."""
+    if "$" in value:
+        raise ValueError(f"{value}: a config cannot hold a '$'. Use another name.")
+    return value
 
 
 def of_data(report: Mapping[str, Any]) -> List[str]:
@@ -402,7 +410,7 @@ def use_words(config: Config, encoder: str, lang: str, vectors: Optional[KnownWo
     )
     if vectors is None:
         return ""
-    config["paths"]["vectors"] = vectors.name
+    config["paths"]["vectors"] = _writable(vectors.name)
     return vectors.in_words()
 
 
@@ -451,7 +459,7 @@ def _use_transformer(config: Config, name: str, optimize: Optional[str]) -> str:
 
     component = config["components"][COMPONENT]
     read_config(component["model"]["tok2vec"]["@architectures"], name)
-    config["paths"]["transformer"] = name
+    config["paths"]["transformer"] = _writable(name)
     if optimize is not None and component["factory"] != SPANCAT:
         component["adversarial"] = float(optimize == ACCURACY)
     return transformer_in_words(config)

@@ -137,6 +137,8 @@ def draw(
     for model, name in zip(models, short_names(models)):
         nlp = load_pipeline(model)
         docs = read_gold(nlp, data_path)
+        if not any(map(len, docs)):
+            raise ValueError(f"{data_path}: no doc has a word.")
         if model == models[0]:
             warn_of(not_gold(docs, data_path, [spans_key]))
         examples, _ = raw_examples(nlp, docs, data_path)

@@ -26,8 +26,11 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """`PATH` or `SPLIT=PATH`, such as `dev=eng.testa`."""
+        """`PATH` or `SPLIT=PATH`, such as `dev=eng.testa`. Raises ValueError if the path is empty:
+        it would be the current folder."""
         split, sign, path = text.partition("=")
+        if not path and (split in SPLITS or not text):
+            raise ValueError(f"an input without a path: '{text}'. Give a file or a folder.")
         return cls(Path(path), split) if sign and split in SPLITS else cls(Path(text))
 
 

@@ -43,10 +43,11 @@ def joined(parts: List[Record]) -> Record:
 def split_at_sentences(record: Record) -> Iterator[Record]:
     """One record per sentence. Sentences that an entity bridges stay together, as in the papers
     on ACE (Lu and Roth 2015). What was dropped is counted with the first."""
-    starts = unbridged_starts(record)
-    if len(starts) < 2 or not record.text.strip():
+    is_one = record.sentence_starts == [0] and record.text == record.text.strip()
+    if is_one or not record.sentence_starts or not record.text.strip():
         yield record
         return
+    starts = unbridged_starts(record)
     spans = _by_sentence(starts, record.spans)
     words: List[Any] = [[] for _ in starts]
     if record.words is not None:

@@ -93,6 +93,16 @@ def test_what_is_missing_is_told_before_a_pipeline_is_loaded(data, tmp_path):
     assert "nothing.spacy: no such file" in printed and "nowhere" not in printed
 
 
+def test_docs_without_words_cannot_be_drawn(tmp_path):
+    nlp = make_pipeline("locate_and_label_ner")
+    nlp.to_disk(tmp_path / "model")
+    doc = nlp.make_doc("")
+    doc.spans["sc"] = []
+    DocBin(docs=[doc]).to_disk(tmp_path / "empty.spacy")
+    printed = run("analyze", tmp_path / "model", tmp_path / "empty.spacy", tmp_path / "x", code=1)
+    assert "empty.spacy: no doc has a word" in printed
+
+
 def test_remarks_on_what_there_is_no_picture_of(data, tmp_path):
     nlp = spacy.blank("en")
     ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})

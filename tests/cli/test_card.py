@@ -150,10 +150,11 @@ def test_scores_of_another_pipeline(folder):
     package["pipelines"][0]["model"] = str(moved)
     strict = package["pipelines"][0]["strict"]
     scores = next(iter(strict["by_label"].values()))
-    strict["by_label"] = {"gene|protein": scores}
+    strict["by_label"] = {"gene|protein": scores, "<a>\n& b": scores}
     srsly.write_json(folder / "bar.json", package)
     run("card", moved, folder / "bar.json", "--output", folder / "bar")
-    assert "gene\\|protein" in srsly.read_json(folder / "bar" / "meta.json")["notes"]
+    notes = srsly.read_json(folder / "bar" / "meta.json")["notes"]
+    assert "| gene\\|protein |" in notes and "| &lt;a&gt; &amp; b |" in notes
     strict["by_label"] = {"species": scores}
     package["pipelines"][0]["model"] = "en_other"
     srsly.write_json(folder / "species.json", package)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,13 @@ def test_the_data_are_not_overwritten(corpus) -> None:
         args = (train_path, corpus / "dev.spacy", corpus / "dev.spacy", "--force")
         assert "is to be read and to be written" in run(*args, code=1)
     assert (corpus / "dev.spacy").read_bytes() == before
+
+
+def test_a_name_that_a_config_cannot_hold(corpus, tmp_path) -> None:
+    folder = tmp_path / "C$"
+    shutil.copytree(corpus, folder)
+    assert "a config cannot hold a '$'" in init(folder, tmp_path / "mine.cfg", code=1)
+    assert not (tmp_path / "mine.cfg").exists()
 
 
 def test_texts_of_another_language(tmp_path) -> None:

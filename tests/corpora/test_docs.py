@@ -210,6 +210,18 @@ def test_the_name_of_a_file_that_is_not_utf8_can_be_written():
     assert record.doc_id == "caf\\udce9" and Record("caf\u00e9", "", "a", []).doc_id == "caf\u00e9"
 
 
+def test_an_entity_across_all_sentences_makes_them_one(nlp) -> None:
+    record = Record("d", "", "St. Louis left. ", [(0, 9, "GPE")], sentence_starts=[0, 4])
+    (doc,) = (doc for doc, _ in record_to_docs(record, nlp, "sc", ReadOptions()))
+    assert [sent.text for sent in doc.sents] == ["St. Louis left."]
+
+
+def test_one_line_has_no_line_break(nlp) -> None:
+    record = Record("d", "", "Paris is big.\n", [(0, 5, "GPE")], sentence_starts=[])
+    docs = list(record_to_docs(record, nlp, "sc", ReadOptions(sentences="lines")))
+    assert [doc.text for doc, _ in docs] == ["Paris is big."]
+
+
 def test_an_entity_inside_one_across_sentences_does_not_free_the_boundary() -> None:
     text = "Bank of One. Two Group left. Bye."
     spans = [(0, 22, "ORG"), (0, 4, "FAC"), (8, 11, "NUM")]

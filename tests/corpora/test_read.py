@@ -35,6 +35,12 @@ def test_several_inputs_with_named_splits(tmp_path):
     assert read([tmp_path]) == [("train", "a"), ("train", "b"), ("test", "d")]
 
 
+@pytest.mark.parametrize("text", ["train=", ""])
+def test_an_input_without_a_path_is_not_the_current_folder(text):
+    with pytest.raises(ValueError, match="without a path"):
+        Source.parse(text)
+
+
 def test_inputs_with_and_without_a_split(tmp_path):
     train, other = columns(tmp_path / "train.txt", "a"), columns(tmp_path / "other.txt", "c")
     for sources in ([train, other], [other, train]):

@@ -112,3 +112,9 @@ def test_what_macos_adds_to_an_archive_is_not_read(tmp_path):
     train, dev = tmp_path / "train.ann", tmp_path / "dev.ann"
     assert named_files(tmp_path) == [(train, "train"), (dev, "dev")]
     assert [file for file, _ in files_below(tmp_path, ".ann")] == [dev, train]
+
+
+def test_what_was_converted_into_the_folder_is_no_input(tmp_path):
+    for name in ("train.txt", "train.spacy", "dev.spacy"):
+        (tmp_path / name).touch()
+    assert named_files(tmp_path) == [(tmp_path / "train.txt", "train")]

@@ -26,6 +26,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.parsing.xml import XmlHandler, stream_xml
 from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.registry import readers
@@ -67,6 +68,7 @@ def read_genia(path: Path, options: ReadOptions) -> Iterator[Record]:
 
     Raises CorpusError, with file and line, if it is not such a file or is damaged.
     """
+    no_settings(options.settings)
     make = _published_record if options.tokens in ("published", "cut") else _raw_record
     records = (
         (sentence.article, make(sentence, split, bool(options.all_labels)))

@@ -234,13 +234,14 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: Line) -
 
 
 def string_list(item: Dict[str, Any], name: str, path: Path, line: Line) -> List[str]:
-    """A field that has to be a list of non-empty texts. Raises CorpusError otherwise."""
+    """A field that has to be a list of non-empty texts, without whitespace around them. Raises
+    CorpusError otherwise."""
     values = field(item, name, list, path, line)
     for value in values:
         if not isinstance(value, str) or not value.strip():
             problem = f"expected only non-empty texts in {name!r}, not {value!r}."
             raise CorpusError(problem, path, line)
-    return values
+    return [value.strip() for value in values]
 
 
 def objects(item: Dict[str, Any], name: str, path: Path, line: Line) -> List[Dict[str, Any]]:

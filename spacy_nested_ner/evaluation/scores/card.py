@@ -7,6 +7,7 @@ which hold what is told here.
 from __future__ import annotations
 
 import filecmp
+from html import escape
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -180,13 +181,18 @@ def _reliability(md: MarkdownRenderer, calibration: Mapping[str, Any]) -> str:
 def _table(md: MarkdownRenderer, column: str, rows: Sequence[Any]) -> str:
     body: List[List[str]] = [
         [
-            name.replace("|", "\\|"),  # a bar would begin another cell
+            _cell(name),
             *(_percent(each[part]) for part in "prf"),
             str(each.get("gold", "")),
         ]
         for name, each in rows
     ]
     return md.table(body, [column, "P", "R", "F", "gold"], aligns=("l", "r", "r", "r", "r"))
+
+
+def _cell(name: str) -> str:
+    """A name that stays in its cell, and is no HTML."""
+    return " ".join(escape(name, quote=False).split()).replace("|", "\\|")
 
 
 def _percent(value: Optional[float]) -> str:

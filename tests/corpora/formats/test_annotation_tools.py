@@ -378,6 +378,8 @@ def test_malformed_items_can_be_skipped(tmp_path, name, line, problem):
 def test_no_settings():
     with pytest.raises(ValueError, match="has no settings, got text"):
         read("gliner", TOOLS / "gliner.json", settings={"text": "a"})
+    with pytest.raises(ValueError, match="has no settings, got text"):
+        read("genia", TOOLS / "gliner.json", settings={"text": "a"})
 
 
 TASK = '{"data": {"text": "Rome"}, "annotations": [{"result": [{"value": %s}]}]}'

@@ -46,6 +46,16 @@ def test_the_document_that_papers_json_names(tmp_path, ids, expected):
     assert [record.doc_id for record in read("papers-json", path)] == [expected]
 
 
+def test_whitespace_around_tokens_belongs_to_none(tmp_path):
+    path = tmp_path / "all.jsonl"
+    entities = [{"start": i, "end": i + 1, "type": "X"} for i in range(3)]
+    item = {"tokens": ["a ", "New York", "\u3000x"], "entities": entities}
+    path.write_text(json.dumps(item), encoding="utf8")
+    (record,) = read("papers-json", path)
+    assert record.words == ["a", "New York", "x"] and not record.dropped
+    assert [record.text[start:end] for start, end, _ in record.spans] == record.words
+
+
 def test_both_papers_hold_the_same(samples):
     sample = samples / "genia"
     ours = [
