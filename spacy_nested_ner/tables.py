@@ -213,7 +213,11 @@ def plain(span: Span, score: Optional[float]) -> Dict[str, Any]:
 
 
 def _kb_id(span: Span) -> Union[int, str]:
-    """The string, or a number that was given as such."""
+    """The string, or a number that was given as such; small ones are those of spaCy's symbols."""
+    from spacy.symbols import NAMES
+
+    if span.kb_id < len(NAMES):
+        return span.kb_id
     try:
         return span.kb_id_
     except KeyError:

@@ -139,11 +139,12 @@ def test_links_to_a_knowledge_base_are_kept():
     assert frame["kb_id"][2] == "KB-2"
 
 
-def test_links_that_are_numbers():
+@pytest.mark.parametrize("number", [42, 3558])
+def test_links_that_are_numbers(number):
     doc = doc_of("The IL-2 gene.", [])
-    doc.spans["sc"] = [Span(doc, 1, 2, "protein", kb_id=3558)]
-    assert to_dicts(doc)[0]["spans"][0]["kb_id"] == 3558
-    assert to_frame(doc)["kb_id"].tolist() == [3558]
+    doc.spans["sc"] = [Span(doc, 1, 2, "protein", kb_id=number)]
+    assert to_dicts(doc)[0]["spans"][0]["kb_id"] == number
+    assert to_frame(doc)["kb_id"].tolist() == [number]
 
 
 @pytest.mark.parametrize("function", [to_dicts, to_frame])

@@ -110,8 +110,11 @@ def _report(picked: "List[Candidate]", n: int) -> None:
     """Say where there was nothing to choose by."""
     empty = sum(not each.uncertain for each in picked)
     if len(picked) < n:
-        are = "is only 1 text" if len(picked) == 1 else f"are only {len(picked)} different texts"
-        msg.warn(f"There {are}. All of them are picked.")
+        msg.warn(
+            "There is only 1 text. It is picked."
+            if len(picked) == 1
+            else f"There are only {len(picked)} different texts. All of them are picked."
+        )
     elif empty:
         msg.warn(
             f"The pipeline finds nothing in {empty} of the picked texts: they come last, in the "

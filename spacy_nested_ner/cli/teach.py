@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: typer reads the annotations at run time.
 
-from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, List, Sequence
 
@@ -103,16 +102,26 @@ def taught(doc: "Doc", components: "Sequence[ScoredComponent]") -> "Doc":
     """The tokens, sentences and entities of a doc, with the weights of the entities."""
     from spacy.tokens import Span, SpanGroup
 
-    from spacy_nested_ner.evaluation.data.picking import stretched
     from spacy_nested_ner.evaluation.scores.raw_text import gold_doc
-    from spacy_nested_ner.pipeline.gold import SURE, TAUGHT, WEIGHTS
+    from spacy_nested_ner.pipeline.gold import TAUGHT, WEIGHTS
 
     copy = gold_doc(doc.vocab, doc)
     for each in components:
         key, found = each.spans_key, spans_with_scores(doc, each)
         spans = [Span(copy, s.start, s.end, label=s.label_, kb_id=TAUGHT) for s, _ in found]
-        stretch = (stretched(score, each.middle) for _, score in found)
-        # Down where rounding would make a span one that is sure.
-        weights = [floor(1000 * w) / 1000 if w < SURE else round(w, 3) for w in stretch]
+        weights = [_weight(score, each.middle) for _, score in found]
         copy.spans[key] = SpanGroup(copy, name=key, spans=spans, attrs={WEIGHTS: weights})
     return copy
+
+
+def _weight(score: float, threshold: float) -> float:
+    """Rounded, but `SURE` or more where the component finds the span, as it compares, and less
+    elsewhere."""
+    import numpy as np
+
+    from spacy_nested_ner.evaluation.data.picking import stretched
+    from spacy_nested_ner.pipeline.gold import SURE
+
+    weight = round(stretched(score, threshold), 3)
+    found = np.float32(score) >= np.float32(threshold)
+    return max(weight, SURE) if found else min(weight, SURE - 0.001)

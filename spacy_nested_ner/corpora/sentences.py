@@ -51,8 +51,7 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
     spans = _by_sentence(starts, record.spans)
     words: List[Any] = [[] for _ in starts]
     if record.words is not None:
-        pairs = zip(word_places(record.text, record.words), record.words)
-        words = _by_sentence(starts, [(place[0], word) for place, word in pairs])
+        words = _by_sentence(starts, word_places(record.text, record.words))
     dropped = record.dropped
     for i, (start, end) in enumerate(pairwise([*starts, len(record.text)])):
         place = stripped(record.text, start, end)
@@ -60,8 +59,10 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
             continue
         part = Record(record.doc_id, record.split, record.text[slice(*place)], [], dropped=dropped)
         part.spans = [(a - place[0], b - place[0], label) for a, b, label in spans[i]]
-        if record.words is not None:  # without those of whitespace around the sentence
-            part.words = [word for at, word in words[i] if place[0] <= at < place[1]]
+        part.words = None
+        if record.words is not None:  # without whitespace around the sentence
+            cut = ((max(a, place[0]), min(b, place[1])) for a, b in words[i])
+            part.words = [record.text[a:b] for a, b in cut if a < b]
         part.has_text = record.has_text
         dropped = Counter()
         yield part

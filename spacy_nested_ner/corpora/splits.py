@@ -57,14 +57,13 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
     """Files with the split that their name speaks of: the file itself, or those of a folder.
 
     Of a folder the files that name a split are taken (train, dev, valid, test ...), in the order
-    train, dev, test.
+    train, dev, test, but for `.spacy` files, which `convert` may have written there.
 
     Raises CorpusError if no file of the folder names one.
     """
     check_input(path)
     if path.is_file():
         return [(path, split_of_name(path.name))]
-    # What `convert` has written there is no input.
     inputs = (file for file in path.iterdir() if file.suffix != ".spacy")
     shown = sorted(file for file in inputs if not file.name.startswith("."))
     named = [(file, split_of_name(file.name)) for file in shown]
@@ -78,7 +77,8 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
     found = [(file, split) for file, split in named if split and file not in folders]
     if not found:
         problem = (
-            "no file in this folder has train, dev or test in its name. Give the files as inputs."
+            "no file in this folder has train, dev or test in its name, .spacy files apart. Give "
+            "the files as inputs."
         )
         raise CorpusError(problem, path)
     return sorted(found, key=lambda pair: SPLITS.index(pair[1]))

@@ -63,16 +63,19 @@ def test_entities_have_the_weight_of_their_score(teacher, taught):
     assert found > 5
 
 
-def test_what_is_below_the_threshold_is_not_sure():
+@pytest.mark.parametrize(
+    ("below", "threshold"), [(0.6996, 0.7), (0.8132, 0.8132702392), (0.0004, 0.0005)]
+)
+def test_what_is_below_the_threshold_is_not_sure(below, threshold):
     nlp = spacy.blank("en")
     doc = nlp.make_doc("a b")
     doc.spans["sc"] = SpanGroup(
         doc,
         name="sc",
         spans=[Span(doc, 0, 1, "X"), Span(doc, 1, 2, "X")],
-        attrs={"scores": np.array([0.6996, 0.7], dtype="float32")},
+        attrs={"scores": np.array([below, threshold], dtype="float32")},
     )
-    nlp.add_pipe("spancat", config={"threshold": 0.7})
+    nlp.add_pipe("spancat", config={"threshold": threshold})
     copy = taught_doc(doc, [*scored_components(nlp).values()])
     keep_sure(copy, "sc")
     assert [span.text for span in copy.spans["sc"]] == ["b"]

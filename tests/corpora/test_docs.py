@@ -216,6 +216,13 @@ def test_an_entity_across_all_sentences_makes_them_one(nlp) -> None:
     assert [sent.text for sent in doc.sents] == ["St. Louis left."]
 
 
+def test_words_with_whitespace_in_them_are_cut_to_the_sentence(nlp) -> None:
+    words = [" Foo", "bar", ". \n", "So", "it is."]
+    record = Record("d", "", " Foo bar. \nSo it is.", [], words, sentence_starts=[0, 11])
+    docs = [doc for doc, _ in record_to_docs(record, nlp, "sc", ReadOptions())]
+    assert [[t.text for t in doc] for doc in docs] == [["Foo", "bar", "."], ["So", "it is."]]
+
+
 def test_one_line_has_no_line_break(nlp) -> None:
     record = Record("d", "", "Paris is big.\n", [(0, 5, "GPE")], sentence_starts=[])
     docs = list(record_to_docs(record, nlp, "sc", ReadOptions(sentences="lines")))

@@ -39,7 +39,7 @@ def document_id(
             return str(int(found))
         if type(found) in (str, int) and found != "":
             return str(found)
-    return otherwise if own is None else str(own)
+    return otherwise if own in (None, "") else str(own)
 
 
 def json_reader(name: str) -> Callable[[Make], Make]:

@@ -234,8 +234,8 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: Line) -
 
 
 def string_list(item: Dict[str, Any], name: str, path: Path, line: Line) -> List[str]:
-    """A field that has to be a list of non-empty texts, without whitespace around them. Raises
-    CorpusError otherwise."""
+    """The texts of a field, without whitespace around them. Raises CorpusError unless it is a list
+    of non-empty texts."""
     values = field(item, name, list, path, line)
     for value in values:
         if not isinstance(value, str) or not value.strip():

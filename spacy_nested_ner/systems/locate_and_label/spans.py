@@ -151,16 +151,12 @@ def soft_nms(spans: Spans, score: Tensor, threshold: float, decay: float) -> Ten
         return table
 
     start, end, left = padded(spans.start, -1), padded(spans.end, -1), padded(score, -1.0)
-    near = iou(start.unsqueeze(2), end.unsqueeze(2), start.unsqueeze(1), end.unsqueeze(1))
-    near = near >= threshold  # each to itself, too
-    # Most spans overlap no other: they neither fall nor make one fall.
-    left.masked_fill_(near.sum(dim=2) == 1, -1.0)
     result = torch.ones_like(left)
-    for _ in range(int((left != -1).sum(dim=1).max()) - 1):
+    for _ in range(shape[1] - 1):
         top = left.argmax(dim=1, keepdim=True)
         left.scatter_(1, top, -1.0)  # an index would make the host wait for a GPU
-        below = near.gather(1, top.unsqueeze(2).expand(-1, -1, shape[1])).squeeze(1) & (left > 0)
-        fall = torch.ones_like(left).masked_fill(below, decay)
+        near = iou(start, end, start.gather(1, top), end.gather(1, top)) >= threshold
+        fall = torch.ones_like(left).masked_fill(near & (left > 0), decay)
         left, result = left * fall, result * fall
     factor[order] = result[row, place]
     return factor
