@@ -204,7 +204,10 @@ def test_table_of_the_readme_has_the_figures_of_the_files() -> None:
     assert set(names) == {f"{name}_ner" for name in SYSTEMS} | {"spancat"}
     costs = json.loads((RESULTS / "ratios" / "cnn.json").read_text("utf8"))["cells"]
     for system, (_, _, cnn, few, time, _) in zip(names, table):
-        for shown, folder in ((cnn, "genia_spacy_cnn_pretrained_8"), (few, "small_minilm/200_docs")):
+        for shown, folder in (
+            (cnn, "genia_spacy_cnn_pretrained_8"),
+            (few, "small_minilm/200_docs"),
+        ):
             mean = statistics.mean(result(folder, system, n)["f1_tuned"] for n in range(3))
             assert shown == f"{100 * mean:.1f}"
         (cost,) = (each for each in costs if each["system"] == system)

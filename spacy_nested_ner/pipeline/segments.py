@@ -246,8 +246,14 @@ def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
 
 
 def lacks_sentences(doc: Doc, usual_length: int, length: int) -> bool:
-    """Whether a doc of this length is longer than a sentence and has no sentence boundaries."""
-    return length > usual_length and not doc.has_annotation("SENT_START")
+    """Whether a doc of this length is longer than a sentence and has no sentence boundaries. What
+    only forbids some of them, behind an abbreviation, say, sets none."""
+    if length <= usual_length:
+        return False
+    starts = doc.to_array("SENT_START").astype(np.int64)[
+        1:
+    ]  # that of the first token is always set
+    return not (starts == 1).any() and bool((starts == 0).any())
 
 
 def _windows(start: int, end: int, window: int, stride: int) -> List[Tuple[int, int]]:

@@ -32,7 +32,15 @@ import srsly
 from spacy_nested_ner.corpora.parsing.archives import unpacked
 from spacy_nested_ner.corpora.statistics import document_of
 from spacy_nested_ner.files import as_written
-from spacy_nested_ner.scale.rows import Text, Unusable, ids_of, import_arrow, is_text, texts_of
+from spacy_nested_ner.scale.rows import (
+    Text,
+    Unusable,
+    id_of,
+    ids_of,
+    import_arrow,
+    is_text,
+    texts_of,
+)
 
 FRAGMENT_ROWS = 5_000
 """Most rows of a fragment of a file that has no parts of its own."""
@@ -405,7 +413,7 @@ def _read_json(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
             yield None, row
             continue
         name = row.get("id" if columns.id is None else columns.id)
-        yield None if name is None else str(name), _json_text(row, columns.text)
+        yield id_of(name), _json_text(row, columns.text)
 
 
 def _has_row(line: bytes) -> bytes:

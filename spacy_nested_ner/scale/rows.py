@@ -128,11 +128,22 @@ def ids_of(column: pa.Array) -> List[Optional[str]]:
     Raises ValueError for a column of anything but strings and numbers.
     """
     pa = import_arrow()
+    if pa.types.is_floating(column.type):
+        return [id_of(value) for value in column.to_pylist()]
     try:
         strings = column.cast(pa.string(), safe=False)  # also binary ones that are not UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"Ids must be strings or numbers, not {column.type}: {error}") from error
     return _decoded(strings, "backslashreplace")
+
+
+def id_of(value: Any) -> Optional[str]:
+    """An id as a string; None for none, and for NaN. Whole numbers of a column with gaps are
+    floating-point ones."""
+    if value is None or value != value:
+        return None
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return str(int(value) if whole else value)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -223,6 +223,9 @@ def test_a_span_ruler_on_the_same_key_hides_what_lower_thresholds_find() -> None
     assert is_searchable(nlp, "found")
     nlp.add_pipe("span_ruler", name="same", config={"spans_key": "sc"})
     assert not is_searchable(nlp, "found")
+    nlp.remove_pipe("same")
+    nlp.add_pipe("span_finder", config={"spans_key": "sc"})
+    assert not is_searchable(nlp, "found")
 
 
 def test_a_choice_in_words():

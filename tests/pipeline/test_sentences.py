@@ -100,6 +100,18 @@ def test_documents_without_boundaries_are_read_as_with_a_sentencizer(learned, cf
     assert found == expected > 0.9
 
 
+@pytest.mark.filterwarnings("ignore:.*it learned from single")
+def test_a_boundary_that_is_forbidden_sets_none(learned, cfg) -> None:
+    """As after an abbreviation."""
+    cfg["split_sentences"] = True
+    examples = documents(learned)
+    expected = learned.evaluate(examples)["nested_f"]
+    marked = documents(learned)
+    for example in marked:
+        example.predicted[1].is_sent_start = False
+    assert learned.evaluate(marked)["nested_f"] == expected > 0.9
+
+
 def test_documents_without_punctuation_are_read_in_short_windows(learned, cfg) -> None:
     found = learned.evaluate(documents(learned, full_stop=False))["nested_f"]
     cfg["split_sentences"] = False

@@ -16,7 +16,7 @@ from spacy.tokens import DocBin, Token
 
 from spacy_nested_ner.scale import inputs
 from spacy_nested_ner.scale.inputs import Columns, InputError, checked, cut, input_files, read
-from spacy_nested_ner.scale.rows import Unusable
+from spacy_nested_ner.scale.rows import Unusable, ids_of
 from tests.conftest import ODD_NAMES
 
 
@@ -497,6 +497,17 @@ def test_ids_of_a_named_column(tmp_path):
     (tmp_path / "a.csv").write_text("id,key,text\n1,x,one\n")
     (tmp_path / "b.jsonl").write_text('{"id": 1, "key": "y", "text": "two"}\n')
     assert everything(tmp_path, Columns(id="key"))[0] == [("x", "one"), ("y", "two")]
+
+
+def test_ids_of_a_column_with_gaps_are_whole_numbers(tmp_path):
+    numbers = [30112233445.0, 1.5, float("nan"), None, 1e20]
+    expected = ["30112233445", "1.5", None, None, "1e+20"]
+    assert ids_of(pa.array(numbers)) == expected
+    lines = [json.dumps({"id": number, "text": "a"}) for number in numbers]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    found = [name for name, _ in everything(tmp_path)[0]]
+    assert [name for name, given in zip(found, expected) if given] == [e for e in expected if e]
+    assert "nan" not in found and "None" not in found
 
 
 def test_a_row_that_is_too_short_costs_itself_alone(tmp_path):

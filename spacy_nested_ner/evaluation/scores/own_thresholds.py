@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Optional
 
 import numpy as np
 from spacy.language import Language
-from spacy.pipeline import SpanCategorizer, SpanRuler
+from spacy.pipeline import SpanCategorizer, SpanFinder, SpanRuler
 
 from spacy_nested_ner.encoders.protocol import KNOWN
 from spacy_nested_ner.evaluation.scores.entities import Entity, EntityTable
@@ -89,6 +89,8 @@ def _may_change(pipe: Any, key: str) -> bool:
     threshold. Nobody knows what components from elsewhere do."""
     if isinstance(pipe, SpanRuler):
         return pipe.key == key
+    if isinstance(pipe, SpanFinder):  # it replaces them
+        return pipe.cfg["spans_key"] == key
     return not type(pipe).__module__.startswith(KNOWN)
 
 
