@@ -202,7 +202,7 @@ def test_table_of_the_readme_has_the_figures_of_the_files() -> None:
     table = rows(text[text.index("| factory | paper |") :].split("\n\n")[0])
     names = [re.findall(r"`(\w+)`", cells[0])[0] for cells in table]
     assert set(names) == {f"{name}_ner" for name in SYSTEMS} | {"spancat"}
-    costs = json.loads((RESULTS / "ratios" / "cnn.json").read_text("utf8"))["cells"]
+    costs = json.loads((RESULTS / "ratios" / "cnn_trained_intel.json").read_text("utf8"))["cells"]
     for system, (_, _, cnn, few, time, _) in zip(names, table):
         for shown, folder in (
             (cnn, "genia_spacy_cnn_pretrained_8"),
