@@ -91,6 +91,8 @@ def inspect(
     from spacy_nested_ner.evaluation.scores.raw_text import compare_tokens
 
     nlp, components = _pipeline(config_path, lang)
+    # Others read the entities of other keys.
+    components = [c for c in components if c.settings.get("spans_key") == spans_key] or components
     train = _examples(nlp, train_path)
     if not any(eg.reference.spans.get(spans_key) for eg in train):
         docs = [eg.reference for eg in train]
@@ -182,6 +184,8 @@ def _pipeline(config_path: Optional[Path], lang: str) -> "Tuple[Language, List[C
     try:
         config = load_config(config_path, interpolate=True)
         components = config_components(config)
+        frozen = config.get("training", {}).get("frozen_components", [])
+        components = [each for each in components if each.name not in frozen] or components
     except (ValueError, configparser.Error) as err:
         raise ValueError(f"{config_path}: {err}") from err
     settings = config.get("nlp", {})

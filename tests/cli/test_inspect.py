@@ -145,6 +145,25 @@ def test_data_without_entities(data, tmp_path):
     assert "There are no docs." in " ".join(run("inspect", path, code=1).split())
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_components_that_the_data_are_not_for(data, tmp_path, frozen):
+    """Frozen, or of another key."""
+    nlp = make_pipeline("locate_and_label_ner")
+    nlp.get_pipe("ner").cfg.update(window=2, stride=2)
+    if not frozen:
+        nlp.get_pipe("ner").cfg["spans_key"] = "other"
+    nlp.to_disk(tmp_path / "old")
+    source = (tmp_path / "old").as_posix()
+    path = tmp_path / "mine.cfg"
+    old = f'[components.old]\nsource = "{source}"\ncomponent = "ner"\n'
+    new = '[components.new]\nfactory = "piqn_ner"\n'
+    training = '[training]\nfrozen_components = ["old"]\n' if frozen else ""
+    path.write_text(f"[components]\n\n{old}\n{new}\n{training}", encoding="utf8")
+    report = json.loads(run("inspect", data, "--config", path, "--json"))
+    assert {each["component"] for each in report["limits"]} == {"new"}
+    assert "old" not in " ".join(report["warnings"])
+
+
 def test_inspect_knows_a_component_from_another_pipeline(data, tmp_path):
     nlp = make_pipeline("locate_and_label_ner")
     nlp.rename_pipe("ner", "theirs")
