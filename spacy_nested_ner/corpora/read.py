@@ -29,9 +29,11 @@ class Source:
         """`PATH` or `SPLIT=PATH`, such as `dev=eng.testa`. Raises ValueError if the path is empty:
         it would be the current folder."""
         split, sign, path = text.partition("=")
-        if not path and (split in SPLITS or not text):
+        if not sign or split not in SPLITS:
+            split, path = "", text
+        if not path:
             raise ValueError(f"an input without a path: '{text}'. Give a file or a folder.")
-        return cls(Path(path), split) if sign and split in SPLITS else cls(Path(text))
+        return cls(Path(path), split)
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,9 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
     check_input(path)
     if path.is_file():
         return [(path, split_of_name(path.name))]
-    inputs = (file for file in path.iterdir() if file.suffix != ".spacy")
-    shown = sorted(file for file in inputs if not file.name.startswith("."))
+    shown = sorted(
+        file for file in path.iterdir() if not file.name.startswith(".") and file.suffix != ".spacy"
+    )
     named = [(file, split_of_name(file.name)) for file in shown]
     folders = [file for file, split in named if split and file.is_dir()]
     if folders:

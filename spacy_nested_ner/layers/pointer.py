@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -11,23 +11,7 @@ from torch import Tensor, nn
 from spacy_nested_ner.layers.masks import MASKED
 
 
-class Pointer(nn.Module):
-    """Scores of words."""
-
-    def forward(self, queries: Tensor, words: Tensor) -> Tensor:
-        """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
-        return self.point(queries, self.read(words))
-
-    def read(self, words: Tensor) -> Tensor:
-        """What `point` needs of the words."""
-        raise NotImplementedError
-
-    def point(self, queries: Tensor, projected: Tensor) -> Tensor:
-        """As `forward`, on `self.read(words)`, for several calls with the same words."""
-        raise NotImplementedError
-
-
-class AdditivePointer(Pointer):
+class AdditivePointer(nn.Module):
     """`w . ReLU(W_q q + W_w x) + b` for every query and word (PIQN eq. 4-5).
 
     Builds a `(batch, queries, words, width)` tensor, which dominates the cost of a head.
@@ -40,15 +24,21 @@ class AdditivePointer(Pointer):
         self.word = nn.Linear(words or width, width, bias=False)
         self.score = nn.Linear(width, 1)
 
+    def forward(self, queries: Tensor, words: Tensor) -> Tensor:
+        """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
+        return self.point(queries, self.read(words))
+
     def read(self, words: Tensor) -> Tensor:
+        """What `point` needs of the words."""
         return self.word(words)
 
     def point(self, queries: Tensor, projected: Tensor) -> Tensor:
+        """As `forward`, on `self.read(words)`, for several calls with the same words."""
         fused = torch.relu(self.query(queries).unsqueeze(2) + projected.unsqueeze(1))
         return self.score(fused).squeeze(-1)
 
 
-class BilinearPointer(Pointer):
+class BilinearPointer(nn.Module):
     """Scaled product of a projected query and a projected word: one matrix product per side.
 
     Not from a paper: it takes the place of eq. 4 of PIQN without the four-dimensional tensor.
@@ -62,10 +52,16 @@ class BilinearPointer(Pointer):
         self.bias = nn.Parameter(torch.zeros(1))
         self.scale = width**-0.5
 
+    def forward(self, queries: Tensor, words: Tensor) -> Tensor:
+        """`(batch, queries, width)` and `(batch, words, width)` to `(batch, queries, words)`."""
+        return self.point(queries, self.read(words))
+
     def read(self, words: Tensor) -> Tensor:
+        """What `point` needs of the words."""
         return (self.word(words) * self.scale).transpose(1, 2)
 
     def point(self, queries: Tensor, projected: Tensor) -> Tensor:
+        """As `forward`, on `self.read(words)`, for several calls with the same words."""
         return self.query(queries) @ projected + self.bias
 
 
@@ -100,6 +96,7 @@ class OffsetBias(nn.Module):
         return (OFFSET_SPEED * self.bias)[offset + self.reach]
 
 
+Pointer = Union[AdditivePointer, BilinearPointer]
 POINTERS: Dict[str, Callable[[int, Optional[int]], Pointer]] = {
     "additive": AdditivePointer,
     "bilinear": BilinearPointer,

@@ -22,7 +22,7 @@ whatever the loss of a system."""
 TAUGHT = "taught"
 """What `nested-ner teach` gives each span as `kb_id_`. It is kept where the weights are not:
 spaCy's augmenters drop the attributes of a group."""
-TAUGHT_ID = get_string_id(TAUGHT)
+TAUGHT_ID = get_string_id(TAUGHT)  # other ids may be numbers, which have no string
 
 LOST_REMEDY = {
     "empty": "they contain no word; check the annotation",
@@ -51,11 +51,7 @@ SURE = 0.5
 
 def is_taught(group: Iterable[Span]) -> bool:
     """Whether spans are those of `nested-ner teach`, with their weights or without."""
-    return WEIGHTS in getattr(group, "attrs", {}) or any(map(_is_taught, group))
-
-
-def _is_taught(span: Span) -> bool:
-    return span.kb_id == TAUGHT_ID  # an id that is a number has no string
+    return WEIGHTS in getattr(group, "attrs", {}) or any(span.kb_id == TAUGHT_ID for span in group)
 
 
 def keep_sure(doc: Doc, spans_key: str) -> None:
@@ -296,7 +292,7 @@ def weights_of(reference: Doc, spans_key: str) -> Optional[np.ndarray]:
     group = reference.spans.get(spans_key, [])
     weights = getattr(group, "attrs", {}).get(WEIGHTS)
     if weights is None:
-        if any(map(_is_taught, group)):
+        if any(span.kb_id == TAUGHT_ID for span in group):
             raise ValueError(
                 f"doc.spans['{spans_key}'] of '{reference.text[:40]}', made by 'nested-ner teach', "
                 f"has lost its {WEIGHTS}. spaCy's augmenters, Doc.from_docs, to_json and a new "

@@ -250,9 +250,8 @@ def lacks_sentences(doc: Doc, usual_length: int, length: int) -> bool:
     only forbids some of them, behind an abbreviation, say, sets none."""
     if length <= usual_length:
         return False
-    starts = doc.to_array("SENT_START").astype(np.int64)[
-        1:
-    ]  # that of the first token is always set
+    # That of the first token is always set.
+    starts = doc.to_array("SENT_START").astype(np.int64)[1:]
     return not (starts == 1).any() and bool((starts == 0).any())
 
 

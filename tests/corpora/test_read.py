@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import spacy
@@ -39,6 +40,7 @@ def test_several_inputs_with_named_splits(tmp_path):
 def test_an_input_without_a_path_is_not_the_current_folder(text):
     with pytest.raises(ValueError, match="without a path"):
         Source.parse(text)
+    assert Source.parse("train") == Source(Path("train"))  # a folder of that name
 
 
 def test_inputs_with_and_without_a_split(tmp_path):

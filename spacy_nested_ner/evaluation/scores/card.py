@@ -103,9 +103,8 @@ def check_about(about: Mapping[str, Any], name: str) -> None:
     if unknown:
         raise ValueError(f"{name}: unknown field '{unknown[0]}'. Known: {', '.join(FIELDS)}.")
     for field, value in about.items():
-        expected = list if field == "sources" else str
-        if value is not None and not isinstance(value, expected):
-            what = "a list" if field == "sources" else "a text"
+        kind, what = (list, "a list") if field == "sources" else (str, "a text")
+        if value is not None and not isinstance(value, kind):
             raise ValueError(f"{name}: {field} must be {what}, not {value!r}.")
 
 
