@@ -43,7 +43,7 @@ from benchmarks.systems import (
 )
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
 from spacy_nested_ner.comparison.trainings import bare
-from spacy_nested_ner.encoders.products import use_torch_products
+from spacy_nested_ner.encoders.by_torch import use_torch
 
 app = typer.Typer(add_completion=False, help=__doc__)
 BatchSizes = Annotated[List[int], typer.Option(help="Repeat for several")]
@@ -282,7 +282,7 @@ def cnn_costs(data: Path, limit: int, repeats: int) -> Dict[str, Any]:
         config = shipped_cnn("piqn_ner", english_words)["components"]["ner"]["model"]["tok2vec"]
         models[name] = registry.resolve({"model": config})["model"]
         models[name].initialize(X=docs)  # predicts them all, so that no pass is the first
-        use_torch_products(models[name])
+        use_torch(models[name])
     return {"cells": [_side_by_side(models, docs, *each, repeats) for each in PASSES]}
 
 

@@ -24,7 +24,7 @@ from benchmarks.harness import Data, Output, in_process, write_output
 from benchmarks.passes import encoder_seconds, seconds, training_seconds
 from benchmarks.systems import NESTED, Systems, read, untrained_system
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
-from spacy_nested_ner.encoders.products import TorchProducts
+from spacy_nested_ner.encoders.by_torch import TorchProducts
 from spacy_nested_ner.layers import quick_products
 
 BatchSizes = Annotated[List[int], typer.Option(help="Docs of a batch, repeat for several")]

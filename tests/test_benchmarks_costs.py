@@ -25,7 +25,7 @@ from benchmarks import (
     tables,
     where_time_goes,
 )
-from spacy_nested_ner.encoders.products import TorchProducts
+from spacy_nested_ner.encoders.by_torch import TorchProducts
 from spacy_nested_ner.layers import quick_products
 from tests.conftest import make_pipeline, train
 from tests.test_benchmarks import app_of, invoke, write_docs

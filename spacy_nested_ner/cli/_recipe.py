@@ -261,12 +261,12 @@ def sentences_and_longest(path: Path, spans_key: str, lang: str) -> Tuple[int, i
     doc is one sentence, and few long texts would be few data. And words of the longest doc."""
     from spacy_nested_ner.cli.pipelines import blank_pipeline
     from spacy_nested_ner.corpora.docbin import read_docs
-    from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
+    from spacy_nested_ner.pipeline.sentences import has_sentences, rule_sentences, set_sentences
 
     sentences = longest = 0
     for doc in read_docs(path, blank_pipeline(lang).vocab):
         if spans_key in doc.spans:
-            cut = set_sentences if doc.has_annotation("SENT_START") else rule_sentences
+            cut = set_sentences if has_sentences(doc) else rule_sentences
             sentences += len(cut(doc))
             longest = max(longest, len(doc))
     return sentences, longest

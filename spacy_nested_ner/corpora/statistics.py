@@ -19,6 +19,7 @@ import numpy as np
 
 from spacy_nested_ner.corpora.spans import Dropped
 from spacy_nested_ner.corpora.splits import hash_id
+from spacy_nested_ner.pipeline.sentences import set_sentences
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Span
@@ -261,9 +262,7 @@ def distinct_spans(doc: Doc, spans_key: str) -> List[Span]:
 
 def _by_sentence(doc: Doc, spans_key: str) -> List[List[Tuple[int, int, str]]]:
     spans = [(span.start, span.end, span.label_) for span in distinct_spans(doc, spans_key)]
-    if not doc.has_annotation("SENT_START"):
-        return [spans]
-    starts = [sentence.start for sentence in doc.sents]
+    starts = [start for start, _ in set_sentences(doc)]
     found: List[List[Tuple[int, int, str]]] = [[] for _ in starts]
     for span in spans:
         found[bisect_right(starts, span[0]) - 1].append(span)

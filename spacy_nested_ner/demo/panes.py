@@ -23,7 +23,7 @@ from spacy_nested_ner.evaluation.scores.own_thresholds import (
 from spacy_nested_ner.model.types import ScoredSpans
 from spacy_nested_ner.pipeline.component import NestedNER
 from spacy_nested_ner.pipeline.decode import select_spans
-from spacy_nested_ner.pipeline.sentences import rule_sentences, set_sentences
+from spacy_nested_ner.pipeline.sentences import has_sentences, rule_sentences, set_sentences
 from spacy_nested_ner.pipeline.settings import PipeSettings
 from spacy_nested_ner.pipeline.tokens import make_doc
 from spacy_nested_ner.settings import describe
@@ -185,8 +185,7 @@ def _policies(spans: List[Dict[str, Any]], labels: List[str]) -> List[List[str]]
 def _blocks(doc: Doc) -> List[Tuple[int, int]]:
     """First and end token of what stands on lines of its own: sentences, cut at line breaks and
     where they are very long. Space belongs to what stands before it."""
-    by_rule = not doc.has_annotation("SENT_START")
-    sentences = rule_sentences(doc) if by_rule else set_sentences(doc)
+    sentences = set_sentences(doc) if has_sentences(doc) else rule_sentences(doc)
     begins = {start for start, _ in sentences}
     starts = [0]
     ends_here = False

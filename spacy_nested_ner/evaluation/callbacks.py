@@ -209,7 +209,8 @@ def make_console_logger(
             elif scores and sys.exc_info()[1] is None:  # else spaCy has told of the error
                 gain = max((fit["f"] for fit in thresholds[step].values()), default=0)
                 problems = _problems(nlp, scores, given, steps - 1, gain)
-                for problem in (*problems, *_unlearned(nlp, steps - 1)):
+                idle = _idle(nlp, thresholds[step])
+                for problem in (*problems, *idle, *_unlearned(nlp, steps - 1)):
                     print(msg.warn(problem), file=stdout)
 
         return log_step, finalize
@@ -301,6 +302,22 @@ def _problems(
             "steps, such as 0.08 with spacy_nested_ner.warmup_linear.v1."
         )
     return found
+
+
+def _idle(nlp: Language, fits: Dict[str, Any]) -> Iterator[str]:
+    """Components that find nothing right beside others that do, which alone the score does not
+    show. fits: by component, those of the best step."""
+    from spacy_nested_ner.evaluation.scores.fit_thresholds import NOTHING_RIGHT, scored_pipes
+
+    missing = [name for name in scored_pipes(nlp) if name not in fits]
+    if fits and missing:  # else there is one, or the score is 0
+        _, reasons = _fit_on_dev(nlp, 1.0)
+        for name in missing:
+            if reasons.get(name) == NOTHING_RIGHT:
+                yield (
+                    f"'{name}': {NOTHING_RIGHT}, and check its data with `nested-ner inspect "
+                    f"--spans-key {nlp.get_pipe(name).key}`."
+                )
 
 
 def _unlearned(nlp: Language, last_step: int) -> Iterator[str]:

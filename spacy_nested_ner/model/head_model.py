@@ -10,8 +10,8 @@ from torch import Tensor
 
 from spacy_nested_ner.device import on_device
 from spacy_nested_ner.encoders.batching import cut_batches
+from spacy_nested_ner.encoders.by_torch import use_torch
 from spacy_nested_ner.encoders.pretrained import is_pretrained
-from spacy_nested_ner.encoders.products import use_torch_products
 from spacy_nested_ner.encoders.protocol import (
     PairEncoderModel,
     QueryEncoderModel,
@@ -48,7 +48,7 @@ ON_GPU = 16
 
 def build_head_model(system: System, encoder: Model, settings: ModelSettings) -> HeadModel:
     """Compose the encoder and the head of a system."""
-    use_torch_products(encoder)
+    use_torch(encoder)
     head: Model[Any, Any] = Model(
         f"{system.name}_head",
         called_by_its_parent,

@@ -70,13 +70,13 @@ from spacy_nested_ner.pipeline.segments import (
     Segments,
     cut_segments,
     in_given_docs,
-    lacks_sentences,
     own_spans,
     read_as,
 )
 from spacy_nested_ner.pipeline.sentences import (
     NOTHING_SEEN,
     faded,
+    has_sentences,
     is_cut,
     knows_one_at_a_time,
     knows_whole_docs,
@@ -370,7 +370,7 @@ class NestedNER(SavedPipe):
         docs, settings = list(docs), self._settings()
         usual = usual_length(self.cfg["learned_from"])
         if usual is not None and not settings.split_sentences:
-            if any(lacks_sentences(doc, usual, len(doc)) for doc in docs):
+            if any(len(doc) > usual and not has_sentences(doc) for doc in docs):
                 self._warn_once("sentences", WHOLE_DOC.format(usual=usual))
             usual = None
         is_new = "cut" not in self._warned and knows_whole_docs(self.cfg["learned_from"])

@@ -27,6 +27,7 @@ from spacy_nested_ner.model.types import ScoredSpans
 from spacy_nested_ner.pipeline.sentences import (
     after_empty_lines,
     between,
+    has_sentences,
     rule_sentences,
     rule_starts,
     set_sentences,
@@ -98,7 +99,8 @@ def cut_segments(
     core: List[Tuple[float, float]] = []
     for i, doc in enumerate(docs):
         places = _kept(doc, words_alone)
-        by_rule = usual_length is not None and lacks_sentences(doc, usual_length, len(places))
+        is_longer = usual_length is not None and len(places) > usual_length
+        by_rule = is_longer and not has_sentences(doc)
         for start, end in _sentences(doc, places, by_rule, empty_lines=usual_length is not None):
             size, step = window, stride
             if by_rule and usual_length is not None and end - start > 2 * usual_length:
@@ -243,16 +245,6 @@ def own_spans(spans: ScoredSpans, core: np.ndarray) -> ScoredSpans:
     middle = (spans.start + spans.end) / 2
     low, high = core[spans.segment].T
     return spans.take((low <= middle) & (middle < high))
-
-
-def lacks_sentences(doc: Doc, usual_length: int, length: int) -> bool:
-    """Whether a doc of this length is longer than a sentence and has no sentence boundaries. What
-    only forbids some of them, behind an abbreviation, say, sets none."""
-    if length <= usual_length:
-        return False
-    # That of the first token is always set.
-    starts = doc.to_array("SENT_START").astype(np.int64)[1:]
-    return not (starts == 1).any() and bool((starts == 0).any())
 
 
 def _windows(start: int, end: int, window: int, stride: int) -> List[Tuple[int, int]]:

@@ -26,11 +26,17 @@ EARLIER = 100
 SPACED = 20
 
 
+def has_sentences(doc: Doc) -> bool:
+    """Whether sentence boundaries are set. What only forbids some of them, behind an abbreviation,
+    say, sets none; a doc of one token at most has nothing to set."""
+    # That of the first token is always set.
+    starts = doc.to_array("SENT_START").astype(np.int64)[1:]
+    return bool((starts == 1).any()) or not (starts == 0).any()
+
+
 def set_sentences(doc: Doc) -> List[Tuple[int, int]]:
     """First and end token of each sentence where boundaries are set, of the whole doc elsewhere;
     none for an empty doc."""
-    if not doc.has_annotation("SENT_START"):
-        return [(0, len(doc))] if len(doc) else []
     starts = np.flatnonzero(doc.to_array("SENT_START").astype(np.int64) == 1)
     return between(starts.tolist(), len(doc))
 

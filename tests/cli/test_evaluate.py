@@ -66,11 +66,13 @@ def test_evaluate_one_pipeline(folder, tmp_path):
     assert report["warnings"] == [f"The pipeline cannot find 6 of 12 gold entities, {lacks}"]
 
 
-def test_sentences_that_only_the_pipeline_has_are_told_of(folder, tmp_path):
+@pytest.mark.parametrize("mark", [None, False])
+def test_sentences_that_only_the_pipeline_has_are_told_of(folder, tmp_path, mark):
     nlp = spacy.load(folder / "right" / "model")
     nlp.add_pipe("sentencizer", first=True)
     nlp.to_disk(tmp_path / "cut")
     doc = nlp.make_doc("The IL-2 gene. It is active.")
+    doc[1].is_sent_start = mark
     doc.spans["sc"] = [Span(doc, 1, 3, "DNA")]
     DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
     printed = run("evaluate", tmp_path / "cut", tmp_path / "gold.spacy")

@@ -150,8 +150,10 @@ def test_for_speed_or_accuracy(corpus, tmp_path, tiny_bert) -> None:
         assert "For a CNN, leave it out" in init(corpus, path, *options, code=1)
 
 
-def test_sentences_of_docs_without_boundaries_are_counted_by_rule(corpus, tmp_path) -> None:
+@pytest.mark.parametrize("mark", [None, False])
+def test_sentences_of_docs_without_boundaries_are_counted_by_rule(corpus, tmp_path, mark) -> None:
     doc = spacy.blank("en")("IL-2 rose. It fell. " * 300)
+    doc[1].is_sent_start = mark  # forbidden boundaries set none
     doc.spans["sc"] = [doc[:1]]
     doc.spans["sc"][0].label_ = "protein"
     DocBin(docs=[doc]).to_disk(tmp_path / "long.spacy")

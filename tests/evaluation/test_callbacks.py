@@ -135,7 +135,8 @@ def run_logger(
     for step, score in enumerate(scores):
         other = {"nested_f": score, "nested_p": score, "nested_r": score}
         info = {"epoch": 0, "step": step, "score": score, "other_scores": other}
-        log_step({**info, "losses": {"ner": 1.0}, "output_path": output})
+        losses = dict.fromkeys(nlp.pipe_names, 1.0)
+        log_step({**info, "losses": losses, "output_path": output})
     for _ in range(unscored):
         log_step(None)
     try:
@@ -264,6 +265,29 @@ def test_a_lower_threshold_finds_what_training_did_not() -> None:
     printed = run_logger(nlp, [0.0, 0.0])
     assert "no right entity in the dev data reaches the threshold of the config" in printed
     assert "nested-ner inspect" not in printed
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_component_that_finds_nothing_beside_one_that_does(tmp_path, frozen) -> None:
+    nlp = train(make_pipeline("locate_and_label_ner"), 60)
+    pipe = nlp.add_pipe("spancat", "idle", config={"spans_key": "sc2", "threshold": 0.9})
+    examples = make_examples(nlp)
+    for eg in examples:
+        eg.reference.spans["sc2"] = list(eg.reference.spans["sc"])
+    pipe.initialize(lambda: examples)
+    pipe.cfg["max_positive"] = 0  # shows nothing
+    DocBin(docs=[eg.reference for eg in examples]).to_disk(tmp_path / "dev.spacy")
+    config = nlp.config
+    for part in ("train", "dev"):
+        config["corpora"][part]["path"] = str(tmp_path / "dev.spacy")
+    config["training"]["frozen_components"] = ["idle"] if frozen else []
+    nlp.config = config
+    make_fit_threshold()(nlp).to_disk(tmp_path / "saved")
+    assert set(nlp.meta["thresholds"]) == {"ner"}
+    told = "'idle': it finds no right entity at any threshold; train it longer, and check its data"
+    printed = run_logger(nlp, [0.5, 0.9])
+    assert (told in printed and "--spans-key sc2" in printed) == (not frozen)
+    assert printed.count("⚠") == (not frozen)
 
 
 def test_a_score_that_no_component_gives() -> None:

@@ -16,6 +16,7 @@ from spacy_nested_ner.pipeline.sentences import (
     EARLIER,
     NOTHING_SEEN,
     faded,
+    has_sentences,
     knows_one_at_a_time,
     knows_whole_docs,
     remember,
@@ -110,6 +111,22 @@ def test_a_boundary_that_is_forbidden_sets_none(learned, cfg) -> None:
     for example in marked:
         example.predicted[1].is_sent_start = False
     assert learned.evaluate(marked)["nested_f"] == expected > 0.9
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected", "sentences"),
+    [
+        ([1, 0, 0], False, [(0, 3)]),
+        ([1, -1, 0], False, [(0, 3)]),
+        ([1, -1, -1], True, [(0, 3)]),
+        ([1, 0, 1], True, [(0, 2), (2, 3)]),
+        ([1], True, [(0, 1)]),
+        ([], True, []),
+    ],
+)
+def test_whether_boundaries_are_set(starts, expected, sentences) -> None:
+    doc = Doc(VOCAB, ["a"] * len(starts), sent_starts=starts)
+    assert (has_sentences(doc), set_sentences(doc)) == (expected, sentences)
 
 
 def test_documents_without_punctuation_are_read_in_short_windows(learned, cfg) -> None:

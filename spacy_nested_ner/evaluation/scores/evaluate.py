@@ -57,6 +57,7 @@ from spacy_nested_ner.evaluation.scores.report import (
     scores,
 )
 from spacy_nested_ner.pipeline.gold import keep_sure, same_tokens
+from spacy_nested_ner.pipeline.sentences import has_sentences
 
 RAW, GOLD, GIVEN = "raw text", "gold tokens", "predictions"
 
@@ -341,9 +342,9 @@ class _Predictor:
                 result.found.append(self._read(doc))
                 result.other_tokens.append(not same_tokens(reference, doc))
                 differs = not same_sentences(reference, doc)
-                has_sentences = reference.has_annotation("SENT_START")
-                result.other_sentences.append(has_sentences and differs)
-                result.cut += differs and not has_sentences
+                in_sentences = has_sentences(reference)
+                result.other_sentences.append(in_sentences and differs)
+                result.cut += differs and not in_sentences
                 result.words += len(doc)
         result.seconds = clock.seconds
         return result

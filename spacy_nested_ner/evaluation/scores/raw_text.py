@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_nested_ner.pipeline.scorer import solid_offsets
-from spacy_nested_ner.pipeline.sentences import set_sentences
+from spacy_nested_ner.pipeline.sentences import has_sentences, set_sentences
 from spacy_nested_ner.pipeline.tokens import make_doc
 
 EXAMPLES = 3
@@ -43,7 +43,7 @@ def raw_doc(nlp: Language, reference: Doc) -> Doc:
 def gold_doc(vocab: Vocab, reference: Doc) -> Doc:
     """A doc with the tokens and sentences of a reference, and nothing else of it."""
     starts: Optional[List[Union[bool, int, None]]] = None
-    if reference.has_annotation("SENT_START"):
+    if has_sentences(reference):
         starts = [bool(token.is_sent_start) for token in reference]
     return Doc(
         vocab,
