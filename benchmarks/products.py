@@ -1,7 +1,8 @@
-"""What the ways to multiply save: CPU time of the encoder alone, of predictions and of training steps,
-by that with products of another library.
+"""What the ways to compute layers save: CPU time of the encoder alone, of predictions and of training
+steps, by that with another library.
 
-- blis: Thinc's own, of the layers of a CNN; those of the head stay as they are.
+- thinc: Thinc's own products (BLIS) and LayerNorms, in the layers of a CNN; those of the head stay
+  as they are.
 - mkl: torch's own. On a CPU of AMD this package multiplies with oneDNN; elsewhere these ratios are 1.
 
 python -m benchmarks.products corpus/genia/dev.spacy --output results/products.json
@@ -16,15 +17,13 @@ from unittest import mock
 
 import spacy
 import typer
-from spacy.language import Language
-from thinc.api import NumpyOps
 
 from benchmarks import tables
 from benchmarks.harness import Data, Output, in_process, write_output
 from benchmarks.passes import encoder_seconds, seconds, training_seconds
 from benchmarks.systems import NESTED, Systems, read, untrained_system
 from spacy_nested_ner.comparison.timing import in_turn, median_ratio
-from spacy_nested_ner.encoders.by_torch import TorchProducts
+from spacy_nested_ner.encoders import by_torch
 from spacy_nested_ner.layers import quick_products
 
 BatchSizes = Annotated[List[int], typer.Option(help="Docs of a batch, repeat for several")]
@@ -63,9 +62,9 @@ def ratios(
         "prediction": lambda: seconds(nlp, docs, batch_size),
         "training": lambda: training_seconds(nlp, docs, batch_size=batch_size),
     }
-    others: Dict[str, Callable[[Callable[[], float]], float]] = {"mkl": without_one_dnn}
+    others = {"mkl": without_one_dnn}
     if not transformer:
-        others = {"blis": partial(by_thinc, nlp), **others}
+        others = {"thinc": by_thinc, **others}
     return {
         f"{part}_by_{library}": ratio(run, partial(other, run), repeats)
         for part, run in parts.items()
@@ -81,17 +80,10 @@ def ratio(run: Callable[[], float], other: Callable[[], float], repeats: int) ->
     return median_ratio(times["run"], times["other"])
 
 
-def by_thinc(nlp: Language, run: Callable[[], float]) -> float:
-    """Time with Thinc's products in its layers."""
-    pipe: Any = nlp.get_pipe("ner")
-    nodes = [node for node in pipe.model.walk() if type(node.ops) is TorchProducts]
-    for node in nodes:
-        node.ops = NumpyOps()
-    try:
+def by_thinc(run: Callable[[], float]) -> float:
+    """Time with Thinc's own layers."""
+    with mock.patch.object(by_torch, "is_shared", lambda array: False):
         return run()
-    finally:
-        for node in nodes:
-            node.ops = TorchProducts()
 
 
 def without_one_dnn(run: Callable[[], float]) -> float:

@@ -309,14 +309,14 @@ def _idle(nlp: Language, fits: Dict[str, Any]) -> Iterator[str]:
     show. fits: by component, those of the best step."""
     from spacy_nested_ner.evaluation.scores.fit_thresholds import NOTHING_RIGHT, scored_pipes
 
-    missing = [name for name in scored_pipes(nlp) if name not in fits]
+    missing = {name: pipe.key for name, pipe in scored_pipes(nlp).items() if name not in fits}
     if fits and missing:  # else there is one, or the score is 0
         _, reasons = _fit_on_dev(nlp, 1.0)
-        for name in missing:
+        for name, key in missing.items():
             if reasons.get(name) == NOTHING_RIGHT:
                 yield (
                     f"'{name}': {NOTHING_RIGHT}, and check its data with `nested-ner inspect "
-                    f"--spans-key {nlp.get_pipe(name).key}`."
+                    f"--spans-key {key}`."
                 )
 
 
