@@ -8,7 +8,7 @@ import unicodedata
 from array import array
 from hashlib import blake2b
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from spacy_nested_ner.corpora.errors import CorpusError
 from spacy_nested_ner.corpora.parsing.paths import check_input, walk
@@ -148,3 +148,12 @@ def hash_id(doc_id: str, seed: int = 0) -> int:
     """A number of 64 bits."""
     digest = blake2b(doc_id.encode("utf8"), digest_size=8, key=str(seed).encode("utf8"))
     return int.from_bytes(digest.digest(), "big")
+
+
+def id_of(value: Any) -> Optional[str]:
+    """An id as a string; None for none, and for NaN. Whole numbers of a column with gaps are
+    floating-point ones."""
+    if value is None or value != value:
+        return None
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return str(int(value) if whole else value)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, 
 import numpy as np
 
 from spacy_nested_ner.corpora.spans import Dropped
-from spacy_nested_ner.corpora.splits import hash_id
+from spacy_nested_ner.corpora.splits import hash_id, id_of
 from spacy_nested_ner.pipeline.sentences import set_sentences
 
 if TYPE_CHECKING:
@@ -250,8 +250,7 @@ class SplitStatistics:
 
 def document_of(user_data: Mapping[Any, Any]) -> Optional[str]:
     """The id of the document that a doc with these data is a part of, "doc_id"; None without."""
-    found = user_data.get("doc_id")
-    return None if found is None or found == "" or found != found else str(found)  # NaN is none
+    return id_of(user_data.get("doc_id")) or None
 
 
 def distinct_spans(doc: Doc, spans_key: str) -> List[Span]:

@@ -30,12 +30,12 @@ from typing import (
 import srsly
 
 from spacy_nested_ner.corpora.parsing.archives import unpacked
+from spacy_nested_ner.corpora.splits import id_of
 from spacy_nested_ner.corpora.statistics import document_of
 from spacy_nested_ner.files import as_written
 from spacy_nested_ner.scale.rows import (
     Text,
     Unusable,
-    id_of,
     ids_of,
     import_arrow,
     is_text,

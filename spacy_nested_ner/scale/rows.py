@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 
+from spacy_nested_ner.corpora.splits import id_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from spacy.tokens import Doc
@@ -135,15 +137,6 @@ def ids_of(column: pa.Array) -> List[Optional[str]]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"Ids must be strings or numbers, not {column.type}: {error}") from error
     return _decoded(strings, "backslashreplace")
-
-
-def id_of(value: Any) -> Optional[str]:
-    """An id as a string; None for none, and for NaN. Whole numbers of a column with gaps are
-    floating-point ones."""
-    if value is None or value != value:
-        return None
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    return str(int(value) if whole else value)
 
 
 def is_text(kind: pa.DataType) -> bool:

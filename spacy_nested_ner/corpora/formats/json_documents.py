@@ -13,7 +13,7 @@ from spacy_nested_ner.corpora.parsing.settings import no_settings
 from spacy_nested_ner.corpora.records import ReadOptions, Record, with_omissions
 from spacy_nested_ner.corpora.registry import readers
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
-from spacy_nested_ner.corpora.splits import named_files
+from spacy_nested_ner.corpora.splits import id_of, named_files
 
 Object = Dict[str, Any]
 
@@ -35,11 +35,10 @@ def document_id(
     `nested-ner pick` writes a `text_id` into its tasks."""
     for holder, name in product(holders, names):
         found = holder.get(name) if isinstance(holder, dict) else None
-        if isinstance(found, float) and found.is_integer():  # of a column that has gaps
-            return str(int(found))
-        if type(found) in (str, int) and found != "":
-            return str(found)
-    return otherwise if own in (None, "") else str(own)
+        is_whole = type(found) is int or (isinstance(found, float) and found.is_integer())
+        if (is_whole or type(found) is str) and (known := id_of(found)):
+            return known
+    return id_of(own) or otherwise
 
 
 def json_reader(name: str) -> Callable[[Make], Make]:
