@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from io import StringIO
 from itertools import groupby, pairwise
 from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 
@@ -71,7 +72,7 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
 def line_starts(text: str) -> List[int]:
     """Where the lines begin that are not blank."""
     starts, position = [], 0
-    for line in text.splitlines(keepends=True):
+    for line in StringIO(text, newline=""):  # `splitlines` knows ends that editors do not show
         if line.strip():
             starts.append(position + len(line) - len(line.lstrip()))
         position += len(line)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spacy_nested_ner.corpora import CorpusError, ReadOptions, Record
 from spacy_nested_ner.corpora.docs import record_to_doc, record_to_docs
 from spacy_nested_ner.corpora.records import text_record, words_record
-from spacy_nested_ner.corpora.sentences import grouped, split_at_sentences
+from spacy_nested_ner.corpora.sentences import grouped, line_starts, split_at_sentences
 from spacy_nested_ner.corpora.statistics import SplitStatistics
 
 
@@ -115,6 +115,14 @@ def test_spacy_tokens_of_a_tokenised_corpus(nlp):
     record = Record("d", "dev", "can't go .", [(0, 5, "X")], ["can't", "go", "."])
     doc, _ = record_to_doc(record, nlp, tokens="spacy")
     assert [token.text for token in doc] == ["ca", "n't", "go", "."]
+
+
+@pytest.mark.parametrize(
+    "text, starts",
+    [("a\nb", [0, 2]), ("a\r\nb\rc", [0, 3, 5]), ("a\u2028b\x0bc\x85d", [0]), ("\n \n a\n", [4])],
+)
+def test_lines_end_where_an_editor_ends_them(text, starts):
+    assert line_starts(text) == starts
 
 
 @pytest.mark.parametrize("how, count", [("corpus", 1), ("lines", 2), ("rules", 2)])
