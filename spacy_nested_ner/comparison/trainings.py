@@ -44,6 +44,7 @@ LATER = {
     "english_words": False,
     "pretrained_cnn": False,
     "encoder_rate": None,
+    "dropout": None,
 }
 
 
