@@ -14,6 +14,7 @@ from spacy_nested_ner.corpora.errors import CorpusError, shortened
 from spacy_nested_ner.corpora.records import ReadOptions, Record
 from spacy_nested_ner.corpora.sentences import (
     line_starts,
+    outside_words,
     split_at_sentences,
     unbridged_starts,
     word_places,
@@ -146,12 +147,8 @@ def _find_sentences(record: Record, nlp: Language, how: str) -> List[int]:
         return line_starts(record.text)
     doc = Sentencizer()(_made_doc(record.text, nlp, record.doc_id))
     starts = [token.idx for token in doc if token.is_sent_start]
-    if record.words is None:
-        return starts
-    # A word of the corpus can be several tokens of spaCy's, and is not cut.
-    words = word_places(record.text, record.words)
-    inside = {place for start, end in words for place in range(start + 1, end)}
-    return [start for start in starts if start not in inside]
+    # A word of the corpus can be several tokens of spaCy's.
+    return outside_words(starts, record.text, record.words or [])
 
 
 def _mark_sentences(doc: Doc, places: List[Tuple[int, int]], starts: List[int]) -> None:

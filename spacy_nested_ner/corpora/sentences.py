@@ -69,6 +69,13 @@ def split_at_sentences(record: Record) -> Iterator[Record]:
         yield part
 
 
+def outside_words(starts: List[int], text: str, words: List[str]) -> List[int]:
+    """The starts of sentences that do not cut a word of the text."""
+    places = word_places(text, words) if words else []
+    inside = {place for start, end in places for place in range(start + 1, end)}
+    return [start for start in starts if start not in inside]
+
+
 def line_starts(text: str) -> List[int]:
     """Where the lines begin that are not blank."""
     starts, position = [], 0

@@ -82,6 +82,15 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
             "the files as inputs."
         )
         raise CorpusError(problem, path)
+    endings = {file.suffix for file, _ in found}
+    unread = [file.name for file, split in named if not split and file.suffix in endings]
+    if unread:
+        _logger.warning(
+            "Files in %s without train, dev or test in their names are not read: %s. To read one, "
+            "give it as an input.",
+            path,
+            ", ".join(unread),
+        )
     return sorted(found, key=lambda pair: SPLITS.index(pair[1]))
 
 
@@ -94,7 +103,16 @@ def files_below(path: Path, *suffixes: str) -> List[Tuple[Path, str]]:
     check_input(path)
     if path.is_file():
         return [(path, "")]
-    files = [file for file in walk(path) if file.name.endswith(suffixes)]
+    below = list(walk(path))
+    files = [file for file in below if file.name.endswith(suffixes)]
+    unread = [file for file in below if file.name.lower().endswith(suffixes) and file not in files]
+    if unread:
+        _logger.warning(
+            "%d files below %s are not read, because their endings are in capitals: %s ...",
+            len(unread),
+            path,
+            unread[0].name,
+        )
     if not files:
         raise CorpusError(f"no file that ends in {' or '.join(suffixes)} below this folder.", path)
     return [(file, split_of_folder(file, path)) for file in files]

@@ -474,12 +474,12 @@ def _csv_reader(file: IO[bytes], read: List[int]) -> Iterator[List[str]]:
         raise csv.Error(f"{error}, {place}. {hint}") from error
 
 
-def _csv_columns(path: Path, columns: Columns) -> Tuple[int, Optional[int]]:
-    """Number of the column of texts, and of that of ids if there is one."""
+def _csv_columns(path: Path, columns: Columns) -> Tuple[int, Optional[int], int]:
+    """Number of the column of texts, of that of ids if there is one, and how many there are."""
     with unpacked(path) as file:
         names = next(_csv_reader(file, [0]), [])
     name = _id_column(path, columns, names)
-    return names.index(columns.text), None if name is None else names.index(name)
+    return names.index(columns.text), None if name is None else names.index(name), len(names)
 
 
 def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
@@ -501,16 +501,23 @@ def _cut_csv(path: Path, columns: Columns) -> Iterator[Tuple[int, int]]:
 
 
 def _read_csv(path: Path, place: int, columns: Columns) -> Iterator[Pair]:
-    text, name = _csv_columns(path, columns)
+    text, name, n_columns = _csv_columns(path, columns)
     with unpacked(path) as file:
         if file.seekable():
             file.seek(place)
         else:
             file.read(place)  # the header
         for row in _csv_reader(file, [place]):
-            found: Text = Unusable("there is no text: the row is too short")
-            if text < len(row):
+            found: Text
+            if any(row[n_columns:]):
+                found = Unusable(
+                    f"the row has {len(row)} cells, the header {n_columns}: put a text with commas "
+                    "in quotation marks"
+                )
+            elif text < len(row):
                 found = row[text]
+            else:
+                found = Unusable("there is no text: the row is too short")
             yield None if name is None or name >= len(row) else row[name], found
 
 

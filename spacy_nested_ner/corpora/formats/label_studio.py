@@ -193,13 +193,18 @@ def _characters(region: Object, text: str, units: _Units, place: Place) -> Tuple
     offsets = region.get("globalOffsets", region)
     if not isinstance(offsets, dict):
         raise CorpusError(f"expected start and end in globalOffsets, not {offsets!r}.", *place)
-    given = offsets.get("start"), offsets.get("end")
-    start, end, _ = checked_span(*given, "label", 2 * len(text), place)
+    start, end = offsets.get("start"), offsets.get("end")
+    if not (type(start) is type(end) is int and 0 <= start < end):
+        problem = f"expected whole numbers with 0 <= start < end, not start {start!r}, end {end!r}."
+        raise CorpusError(problem, *place)
     covered = region.get("text")
     counts = (start, end), (units.character(start), units.character(end))
     fitting = [(a, b) for a, b in counts if b <= len(text) and _are_alike(text[a:b], covered)]
     if fitting:
         return next((each for each in fitting if text[slice(*each)] == covered), fitting[0])
+    if all(b > len(text) for _, b in counts):
+        problem = f"a region ends at {end}, but the text has {len(text)} characters."
+        raise CorpusError(problem, *place)
     raise CorpusError(
         f"a region at {start} is {covered!r}, but the text has "
         f"{shortened(text[start:end], 200)!r} there.",

@@ -118,6 +118,8 @@ def _record(item: Object, place: Place, name: str, split: str, options: ReadOpti
 
 
 def _check_words(text: str, words: List[str], place: Place) -> None:
+    if "" in words:
+        raise CorpusError(f"tokens: token {words.index('')} is empty.", *place)
     try:
         word_places(text, words)
     except ValueError as err:

@@ -38,7 +38,7 @@ from spacy_nested_ner.corpora.records import (
     with_omissions,
 )
 from spacy_nested_ner.corpora.registry import readers
-from spacy_nested_ner.corpora.sentences import word_places
+from spacy_nested_ner.corpora.sentences import outside_words, word_places
 from spacy_nested_ner.corpora.spans import CharSpan, Dropped, check_span
 from spacy_nested_ner.corpora.splits import files_below
 
@@ -145,7 +145,8 @@ def _document(
         record.dropped["annotation without a label", ""] += unlabelled
     record.words = _words(text, layers.get(TOKENS, []))
     starts = [start for start, _, _ in layers.get(SENTENCES, [])]
-    record.sentence_starts = [start for start in starts if isinstance(start, int) and start >= 0]
+    starts = [start for start in starts if isinstance(start, int) and start >= 0]
+    record.sentence_starts = outside_words(starts, text, record.words or [])
     return record
 
 
@@ -168,7 +169,7 @@ def _span(
 def _words(text: str, tokens: List[Annotation]) -> Optional[List[str]]:
     """The tokens, unless there are none or they leave out text."""
     try:
-        words = [text[start:end] for start, end, _ in tokens]
+        words = [text[start:end] for start, end, _ in tokens if start != end]
         word_places(text, words)
     except (TypeError, ValueError):  # a token without a beginning, or a text left out
         return None

@@ -44,6 +44,8 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
     check_is_file(path, "a file")
     with damage_named(path), path.open("rb") as file:
         begin = file.peek(_BLOCK)
+        if begin.startswith(b"PK\3\4"):
+            raise CorpusError("a zip archive, which is not read here. Unpack it.", path)
         for magic, opener in _OPENERS.items():
             if re.match(magic.encode("ascii"), begin):
                 with opener(file) as stream, io.BufferedReader(_Bounded(stream, path)) as bounded:

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NoReturn, TextIO, Tuple
 
-from spacy_nested_ner.corpora.errors import CorpusError, Line, Problems
+from spacy_nested_ner.corpora.errors import CorpusError, Line, Problems, shortened
 from spacy_nested_ner.corpora.parsing.text import opened_text
 
 CHUNK = 1 << 16
@@ -226,9 +226,11 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: Line) -
         raise CorpusError(f"expected an object with {name!r}, not {item!r}.", path, line)
     value = item.get(name)
     if not isinstance(value, kind):
-        has = ", ".join(item) or "nothing"
         kinds: Dict[type, str] = {list: "a list", str: "text", dict: "an object"}
-        problem = f"expected {kinds[kind]} as {name!r}; the object has: {has}."
+        problem = f"expected {kinds[kind]} as {name!r}; the object has: "
+        problem += f"{', '.join(item) or 'nothing'}."
+        if name in item:
+            problem = f"expected {kinds[kind]} as {name!r}, not {shortened(json.dumps(value), 60)}."
         raise CorpusError(problem, path, line)
     return value
 
