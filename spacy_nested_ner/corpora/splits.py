@@ -108,7 +108,7 @@ def files_below(path: Path, *suffixes: str) -> List[Tuple[Path, str]]:
     unread = [file for file in below if file.name.lower().endswith(suffixes) and file not in files]
     if unread:
         _logger.warning(
-            "%d files below %s are not read, because their endings are in capitals: %s ...",
+            "%d file(s) below %s are not read, because their endings are in capitals: %s ...",
             len(unread),
             path,
             unread[0].name,

@@ -118,3 +118,16 @@ def test_what_was_converted_into_the_folder_is_no_input(tmp_path):
     for name in ("train.txt", "train.spacy", "dev.spacy"):
         (tmp_path / name).touch()
     assert named_files(tmp_path) == [(tmp_path / "train.txt", "train")]
+
+
+def test_files_that_are_not_read_are_named(tmp_path, caplog):
+    for name in ("train.txt", "extra.txt", "README.md", "sub/a.ann", "sub/b.ANN"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert named_files(tmp_path) == [(tmp_path / "train.txt", "train")]
+    (told,) = caplog.messages
+    assert "are not read: extra.txt. To read one" in told
+    caplog.clear()
+    assert files_below(tmp_path, ".ann") == [(tmp_path / "sub" / "a.ann", "")]
+    (told,) = caplog.messages
+    assert told.startswith("1 file(s) below") and "in capitals: b.ANN" in told

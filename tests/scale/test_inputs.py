@@ -516,6 +516,14 @@ def test_a_row_that_is_too_short_costs_itself_alone(tmp_path):
     assert short[0] == "1" and "the row is too short" in short[1].problem and two == ("2", "two")
 
 
+def test_a_row_that_is_too_long_is_no_text(tmp_path):
+    """An unquoted comma would cut it."""
+    (tmp_path / "a.csv").write_text('id,text\n1,In May, Ann left.\n2,two,\n3,"a, b"\n')
+    long, *others = everything(tmp_path)[0]
+    assert long[0] == "1" and "the row has 3 cells, the header 2" in long[1].problem
+    assert others == [("2", "two"), ("3", "a, b")]
+
+
 @pytest.mark.parametrize("name", [None, "", float("nan")])
 def test_a_doc_without_an_id_is_called_by_its_number(tmp_path, name):
     doc = spacy.blank("en")("one")

@@ -397,7 +397,19 @@ TASK = '{"data": {"text": "Rome"}, "annotations": [{"result": [{"value": %s}]}]}
             TASK % '{"globalOffsets": "a", "labels": ["X"]}',
             "expected start and end in globalOffsets, not 'a'",
         ),
-        ("label-studio", TASK % "[1]", "expected an object as 'value'"),
+        ("label-studio", TASK % "[1]", r"expected an object as 'value', not \[1\]"),
+        ("label-studio", '[{"data": {"text": null}}]', "expected text as 'text', not null"),
+        (
+            "label-studio",
+            TASK % '{"start": "0", "end": 4, "labels": ["X"]}',
+            "expected whole numbers with 0 <= start < end, not start '0', end 4",
+        ),
+        (
+            "label-studio",
+            TASK % '{"start": 0, "end": 9, "labels": ["X"]}',
+            "a region ends at 9, but the text has 4 characters",
+        ),
+        ("prodigy", '{"text": "a", "tokens": [{"text": "a"}, {"text": ""}]}', "token 1 is empty"),
         ("doccano", '{"text": "ab", "label": [], "labels": "a"}', "the spans as"),
     ],
 )

@@ -120,6 +120,16 @@ def test_layers_of_ones_own(tmp_path):
         read(path, settings={**settings, "feature": "identifier"})
 
 
+def test_empty_tokens_and_sentences_that_cut_a_token(tmp_path):
+    (record,) = read(write(tmp_path, tokens=[*TOKENS[:8], (21, 21), (20, 26), *TOKENS[9:]]))
+    assert record.words is None  # these overlap
+    tokens = [*TOKENS[:7], (20, 20), (20, 26), *TOKENS[9:]]
+    (record,) = read(write(tmp_path, tokens=tokens))
+    assert "" not in record.words and record.words[7] == ".\nRome"
+    assert record.sentence_starts == [0]
+    assert [part.text for part in split_at_sentences(record)] == [TEXT]
+
+
 def test_tokens_that_leave_out_text_are_not_taken(tmp_path):
     assert read(write(tmp_path, tokens=TOKENS[1:]))[0].words is None
 

@@ -9,6 +9,7 @@ import lzma
 import os
 import socket
 import tarfile
+import zipfile
 
 import pytest
 
@@ -84,6 +85,13 @@ def test_packed_text(tmp_path, opener):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(CorpusError, match="packed: the archive is damaged or cut off"):
         list(read_lines(path))
+
+
+def test_a_zip_archive_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.jsonl", "w") as archive:
+        archive.writestr("a.jsonl", "{}")
+    with pytest.raises(CorpusError, match=r"all.jsonl: a zip archive, .* Unpack it"):
+        read_text(tmp_path / "all.jsonl")
 
 
 def test_a_file_that_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
