@@ -169,14 +169,14 @@ def _scores(scores: Any, length: int) -> List[Optional[float]]:
 
     if scores is None:
         return [None] * length
-    if np.size(scores) != length:
+    values = np.asarray(scores).reshape(-1)
+    if len(values) != length:
         warn(
             "The scores of a span group are left out: it has more or fewer spans than scores. What "
             "adds spans to a group or removes them, such as a span_ruler, must do the same with "
             "its scores: see 'Filter, add, link' in docs/guide/component.md."
         )
         return [None] * length
-    values = np.asarray(scores).reshape(-1)
     if values.dtype.kind != "f":
         values = values.astype(np.float64)
     return [None if np.isnan(value) else float(str(value)) for value in values]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import spacy
+import torch
 from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_nested_ner import to_dicts, to_frame
@@ -114,6 +115,12 @@ def test_scores_that_are_not_there():
     doc = doc_of("The IL-2 gene.", [(1, 3, "DNA"), (1, 2, "protein")])
     assert [each["score"] for each in to_dicts(doc)[0]["spans"]] == [None, None]
     assert to_frame(doc)["score"].isna().all() and to_frame(doc)["score"].dtype == "float64"
+
+
+@pytest.mark.parametrize("scores", [torch.tensor([0.5, 0.25]), np.array([[0.5], [0.25]])])
+def test_scores_of_other_libraries(scores):
+    doc = doc_of("The IL-2 gene.", [(1, 3, "DNA"), (1, 2, "protein")], scores)
+    assert [each["score"] for each in to_dicts(doc)[0]["spans"]] == [0.5, 0.25]
 
 
 @pytest.mark.parametrize("scores", [[0.5], [], [0.5, 0.6, 0.7]])

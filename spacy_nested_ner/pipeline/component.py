@@ -211,6 +211,8 @@ class NestedNER(SavedPipe):
             check_listeners(self.model)
         examples = list(get_examples())  # once: to read a corpus takes 2 ms a doc
         validate_examples(examples, f"{type(self).__name__}.initialize")
+        if isinstance(labels, str):
+            raise ValueError(self._says(f"labels must be a list of texts, got {labels!r}"))
         self._warned.clear()  # of other data and weights
         self._standstill, self._practised = 0, None
         sample = list(islice((eg for eg in examples if len(eg.reference)), 10))
@@ -266,7 +268,8 @@ class NestedNER(SavedPipe):
         learned from, and of those that can, but not be found in docs that are split."""
         docs = [eg.predicted for eg in examples]
         rows, starts = self._segments_as_given(docs).rows, [*map(rule_starts, docs)]
-        placed = self._place(examples, rows)
+        with self._named():
+            placed = self._place(examples, rows)
         longest = total = 0
         across: Counter[str] = Counter()
         for (i, begin, _), entities in zip(rows.tolist(), placed.entities):

@@ -301,12 +301,18 @@ def weights_of(reference: Doc, spans_key: str) -> Optional[np.ndarray]:
                 "docs/guide/training.md."
             )
         return None
-    if len(weights) != len(group):
+    try:
+        wanted = np.asarray([float(weight) for weight in weights])
+    except (TypeError, ValueError) as err:
+        raise ValueError(
+            f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {WEIGHTS} that are no list "
+            f"of numbers: {weights!r}. Give every span a number from 0 to 1, or none of them."
+        ) from err
+    if len(wanted) != len(group):
         raise ValueError(
             f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {len(group)} spans and "
-            f"{len(weights)} {WEIGHTS}. Give every span a weight, or none of them."
+            f"{len(wanted)} {WEIGHTS}. Give every span a weight, or none of them."
         )
-    wanted = np.asarray(weights, dtype=np.float64)
     if not ((wanted >= 0) & (wanted <= 1)).all():  # NaN is neither
         raise ValueError(
             f"doc.spans['{spans_key}'] of '{reference.text[:40]}' has {WEIGHTS} that are not from "

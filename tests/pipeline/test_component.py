@@ -737,6 +737,21 @@ def test_empty_and_whitespace_gold_is_counted_and_trimmed(blank: str) -> None:
         nlp.update([example], sgd=nlp.create_optimizer())
 
 
+def test_labels_that_are_no_list_are_refused() -> None:
+    pipe = make_pipeline(examples=None).get_pipe("ner")
+    with pytest.raises(ValueError, match=r"'ner': labels must be a list of texts, got 'ORG'"):
+        pipe.initialize(lambda: [], labels="ORG")
+    assert pipe.labels == ()
+
+
+def test_docs_of_other_texts_are_refused_with_the_name() -> None:
+    nlp = make_pipeline(examples=None)
+    data = make_examples(nlp)
+    data.append(Example(nlp.make_doc("something else"), data[0].reference))
+    with pytest.raises(ValueError, match=r"'ner': \[E949\]"):
+        nlp.initialize(lambda: data)
+
+
 def test_an_empty_list_of_labels_is_refused() -> None:
     nlp = make_pipeline(examples=None)
     data = make_examples(nlp)

@@ -168,6 +168,12 @@ def test_weights_are_shares(weight) -> None:
         aligned_gold(weighted([1.0, weight, 0.0]), "sc", draw=True)
 
 
+@pytest.mark.parametrize("weights", [0.5, ["a", 1, 1], [[1, 1], [1], [1]]])
+def test_weights_that_are_no_numbers(weights) -> None:
+    with pytest.raises(ValueError, match=r"of 'a b c.* weights that are no list of numbers"):
+        aligned_gold(weighted(weights), "sc", draw=True)
+
+
 def test_an_error_of_gold_ends_as_a_sentence() -> None:
     nlp = make_pipeline()
     examples = make_examples(nlp)

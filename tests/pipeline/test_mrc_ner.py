@@ -181,6 +181,13 @@ def test_a_saved_pipeline_carries_the_questions_of_its_file(tmp_path) -> None:
     assert asked == {**QUESTIONS, "GPE": "Where ?", "TOWN": "Which towns ?"}
 
 
+def test_details_of_a_label_that_are_no_question_are_refused() -> None:
+    pipe = make_pipeline("mrc_ner", examples=None).get_pipe("ner")
+    with pytest.raises(ValueError, match=r"'ner'.*a 'question' beside its name, no query"):
+        pipe.add_label("X", query="Which X?")
+    assert pipe.labels == ()
+
+
 def test_a_question_to_a_system_without_questions_is_refused() -> None:
     pipe = make_pipeline("piqn_ner", examples=None).get_pipe("ner")
     with pytest.raises(ValueError, match=r"'ner'.*takes no question"):

@@ -16,6 +16,7 @@ from spacy_nested_ner.systems.mrc.questions import (
     questions_of,
     read_questions,
     ready_made,
+    report_alike,
     set_question,
 )
 
@@ -153,6 +154,15 @@ def test_labels_that_are_asked_for_alike_are_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         collect_questions(model)
+
+
+def test_a_new_label_that_is_asked_for_as_another_is_told() -> None:
+    model = make_model("PER CELL GENE", questions={"PER": "Who?", "CELL": "What?", "GENE": "What?"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report_alike(model, ["PER"])
+    with pytest.warns(UserWarning, match=r"'What\?' is asked for each of CELL, GENE"):
+        report_alike(model, ["GENE"])
 
 
 def test_questions_from_a_file(tmp_path) -> None:

@@ -14,6 +14,7 @@ from spacy_nested_ner.systems.mrc.questions import (
     from_template,
     questions_of,
     read_questions,
+    report_alike,
     report_templates,
     set_question,
 )
@@ -81,12 +82,15 @@ class MRCSystem(System):
 
     def describe_label(self, model: Any, label: str, **details: Any) -> None:
         question = details.pop("question", None)
-        super().describe_label(model, label, **details)
+        if details:
+            raise ValueError(f"a label has a 'question' beside its name, no {', '.join(details)}")
         if question is not None:
             set_question(model, label, question)
+            report_alike(model, [label])
 
     def labels_added(self, model: Any, labels: List[str]) -> None:
         report_templates(model, labels)
+        report_alike(model, labels)
 
 
 SUBMODELS = (("question_tok2vec", Optional[Model[List[Doc], List[Floats2d]]]),)

@@ -142,16 +142,16 @@ def collect_questions(model: Model) -> None:
     and of labels that share one."""
     model.attrs["questions_read"] = read_questions(model.attrs["question_source"])
     report_templates(model, model.attrs["labels"])
-    _report_alike(model)
+    report_alike(model, model.attrs["labels"])
 
 
-def _report_alike(model: Model) -> None:
-    """Warn of labels that have one question, and so the same answers."""
+def report_alike(model: Model, asked: List[str]) -> None:
+    """Warn where one of these labels shares its question, and so its answers, with others."""
     labels_of = defaultdict(list)
     for label, question in zip(model.attrs["labels"], questions_of(model)):
         labels_of[question].append(label)
     for question, labels in labels_of.items():
-        if len(labels) > 1:
+        if len(labels) > 1 and set(labels) & set(asked):
             warn(
                 f"{ARCHITECTURE}: '{question}' is asked for each of {', '.join(labels)}, which "
                 "therefore get the same answers. Give each a question of its own."
