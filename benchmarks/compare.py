@@ -70,12 +70,6 @@ EncoderRate = Annotated[
     Optional[float],
     typer.Option(help="Learning rate of the encoder, but for spancat; without, the config's own"),
 ]
-Dropout = Annotated[
-    Optional[float],
-    typer.Option(
-        min=0, max=0.99, help="Of encoder and head, but for spancat; without, the config's own"
-    ),
-]
 DevLimit = Annotated[int, typer.Option(help="First dev docs that choose the best model")]
 TestLimit = Annotated[int, typer.Option(help="First test docs; 0: all")]
 Seeds = Annotated[List[int], typer.Option(help="Repeat for several")]
@@ -94,7 +88,6 @@ BY_STEPS: Dict[str, Any] = {
     "english_words": False,
     "pretrained_cnn": False,
     "encoder_rate": None,
-    "dropout": None,
     "minutes": 0.0,
     "cpu_clock": False,
     "batch_size": 0,
@@ -138,7 +131,6 @@ def run(
     english_words: EnglishWords = False,
     pretrained_cnn: PretrainedCNN = False,
     encoder_rate: EncoderRate = None,
-    dropout: Dropout = None,
 ) -> None:
     """Train what has no result in the output folder yet, one after the other."""
     if cpu_clock and gpu_id >= 0:
@@ -231,8 +223,6 @@ def training_config(settings: Dict[str, Any]) -> Config:
         use_vectors(config, settings["vectors"])
     if settings["encoder_rate"] is not None and settings["system"] != "spancat":
         training["optimizer"]["learn_rate"]["initial_rate"] = settings["encoder_rate"]
-    if settings["dropout"] is not None and settings["system"] != "spancat":
-        training["dropout"] = config["components"]["ner"]["model"]["dropout"] = settings["dropout"]
     rests = settings["frozen"] or settings["frozen_layers"]
     adversarial = 0.0 if rests else settings["adversarial"]
     if adversarial is not None and settings["system"] != "spancat":

@@ -40,7 +40,6 @@ def run(
     english_words: compare.EnglishWords = False,
     pretrained_cnn: compare.PretrainedCNN = False,
     encoder_rate: compare.EncoderRate = None,
-    dropout: compare.Dropout = None,
     frozen_layers: compare.FrozenLayers = 0,
     minutes: Annotated[float, typer.Option(min=0.01, help="CPU time of each training")] = 1.0,
     dev_limit: compare.DevLimit = 100,

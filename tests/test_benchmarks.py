@@ -212,15 +212,12 @@ def test_english_words_of_a_cnn(tmp_path) -> None:
         assert tok2vec["@architectures"] == "spacy_nested_ner.EnglishCNN.v1"
         spacy.util.load_model_from_config(config, auto_fill=True)
         assert not tok2vec["pretrained"]
-    settings.update(english_words=False, pretrained_cnn=True, encoder_rate=0.001, dropout=0.4)
+    settings.update(english_words=False, pretrained_cnn=True, encoder_rate=0.001)
     for system in SYSTEMS:
         config = compare.training_config({**settings, "system": system})
         assert config["components"]["ner"]["model"]["tok2vec"]["pretrained"]
         rate = config["training"]["optimizer"]["learn_rate"]
         assert (rate if system == "spancat" else rate["initial_rate"]) == 0.001
-        assert (config["training"]["dropout"] == 0.4) == (system != "spancat")
-        if system != "spancat":
-            assert config["components"]["ner"]["model"]["dropout"] == 0.4
         spacy.util.load_model_from_config(config, auto_fill=True)
     assert tables.budget_of({"settings": {**settings, "minutes": 1}})[1] == "CNN, pretrained"
     settings.update(english_words=True, pretrained_cnn=False)

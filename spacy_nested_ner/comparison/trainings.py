@@ -44,7 +44,6 @@ LATER = {
     "english_words": False,
     "pretrained_cnn": False,
     "encoder_rate": None,
-    "dropout": None,
 }
 
 
