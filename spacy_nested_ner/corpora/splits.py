@@ -83,7 +83,11 @@ def named_files(path: Path) -> List[Tuple[Path, str]]:
         )
         raise CorpusError(problem, path)
     endings = {file.suffix for file, _ in found}
-    unread = [file.name for file, split in named if not split and file.suffix in endings]
+    unread = [
+        file.name
+        for file, split in named
+        if not split and file.suffix in endings and file.is_file()
+    ]
     if unread:
         _logger.warning(
             "Files in %s without train, dev or test in their names are not read: %s. To read one, "
@@ -103,9 +107,9 @@ def files_below(path: Path, *suffixes: str) -> List[Tuple[Path, str]]:
     check_input(path)
     if path.is_file():
         return [(path, "")]
-    below = list(walk(path))
-    files = [file for file in below if file.name.endswith(suffixes)]
-    unread = [file for file in below if file.name.lower().endswith(suffixes) and file not in files]
+    alike = [file for file in walk(path) if file.name.lower().endswith(suffixes)]
+    files = [file for file in alike if file.name.endswith(suffixes)]
+    unread = [file for file in alike if not file.name.endswith(suffixes)]
     if unread:
         _logger.warning(
             "%d file(s) below %s are not read, because their endings are in capitals: %s ...",
