@@ -32,7 +32,7 @@ from spacy_nested_ner.evaluation.scores.fit_thresholds import (
 )
 from spacy_nested_ner.evaluation.scores.own_thresholds import is_searchable
 from spacy_nested_ner.evaluation.scores.thresholds import f_at
-from spacy_nested_ner.files import write_json
+from spacy_nested_ner.files import writable, write_json
 from spacy_nested_ner.forks import Child, forking_context
 from spacy_nested_ner.training.budget import CLOCK
 
@@ -141,10 +141,11 @@ def other_settings(where: object, found: Dict[str, Any], wanted: Dict[str, Any])
 
     where: the file of the result.
     """
+    read = srsly.json_loads(srsly.json_dumps(writable(wanted)))  # 0.30000000000000004 for 0.3
     ignored = PATHS if "data" in wanted and "data" in found else ()
     other = [
         key
-        for key, value in wanted.items()
+        for key, value in read.items()
         if found.get(key, LATER.get(key, value)) != value
         and key not in ignored
         # Which of several GPUs it was does not matter.

@@ -143,6 +143,8 @@ def test_a_result_of_other_settings_is_refused_before_anything_is_trained(tmp_pa
     made = "was made with other settings:"
     with pytest.raises(ValueError, match=rf"b_seed0\.json {made} minutes 5\. Give"):
         train_each([Task(settings, new), Task(settings, old)], die, print)
+    srsly.write_json(new, {"settings": {"minutes": 0.3}})
+    assert len(train_each([Task({"minutes": 0.3}, new)], die, print)) == 1
     # Of files the contents count, where they were read.
     read = {"train": "a.spacy", "data": "1", "minutes": 5}
     srsly.write_json(new, {"settings": read})
