@@ -46,11 +46,9 @@ def layer_norm(
     arrays: Any = X, model.get_param("G"), model.get_param("b")
     if not all(map(is_shared, arrays)):
         return layernorm.forward(model, X, is_train)
-    inputs, scale, shift = tensors = [torch.from_numpy(array) for array in arrays]
+    tensors = [torch.from_numpy(array).requires_grad_(is_train) for array in arrays]
+    inputs, scale, shift = tensors
     with torch.set_grad_enabled(is_train):
-        if is_train:
-            for tensor in tensors:
-                tensor.requires_grad_()
         outputs = F.layer_norm(inputs, scale.shape, scale, shift, EPSILON)
 
     def backprop(d_outputs: Floats2d) -> Floats2d:

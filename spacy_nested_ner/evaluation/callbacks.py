@@ -116,12 +116,15 @@ def _whole_on_disk(nlp: Language) -> Language:
     return nlp
 
 
-def _fit_on_dev(nlp: Language, beta: float) -> Tuple[Dict[str, Fit], Dict[str, str]]:
+def _fit_on_dev(
+    nlp: Language, beta: float, known: Iterable[str] = ()
+) -> Tuple[Dict[str, Fit], Dict[str, str]]:
+    """See `fit_thresholds`. known: components that need no other prediction."""
     from spacy_nested_ner.evaluation.scores.fit_thresholds import fit_thresholds
 
     try:
         frozen = nlp.config.interpolate()["training"]["frozen_components"]
-        return fit_thresholds(nlp, _dev_examples(nlp), frozen, beta)
+        return fit_thresholds(nlp, _dev_examples(nlp), {*frozen, *known}, beta)
     except Exception as err:  # training is not to be lost by what comes after it
         return {}, {name: f"choosing it failed: {err}" for name in nlp.pipe_names}
 
@@ -311,7 +314,7 @@ def _idle(nlp: Language, fits: Dict[str, Any]) -> Iterator[str]:
 
     missing = {name: pipe.key for name, pipe in scored_pipes(nlp).items() if name not in fits}
     if fits and missing:  # else there is one, or the score is 0
-        _, reasons = _fit_on_dev(nlp, 1.0)
+        _, reasons = _fit_on_dev(nlp, 1.0, known=fits)
         for name, key in missing.items():
             if reasons.get(name) == NOTHING_RIGHT:
                 yield (

@@ -209,10 +209,10 @@ class NestedNER(SavedPipe):
         """
         with self._named():
             check_listeners(self.model)
-        examples = list(get_examples())  # once: to read a corpus takes 2 ms a doc
-        validate_examples(examples, f"{type(self).__name__}.initialize")
         if isinstance(labels, str):
             raise ValueError(self._says(f"labels must be a list of texts, got {labels!r}"))
+        examples = list(get_examples())  # once: to read a corpus takes 2 ms a doc
+        validate_examples(examples, f"{type(self).__name__}.initialize")
         self._warned.clear()  # of other data and weights
         self._standstill, self._practised = 0, None
         sample = list(islice((eg for eg in examples if len(eg.reference)), 10))

@@ -227,11 +227,11 @@ def field(item: Dict[str, Any], name: str, kind: type, path: Path, line: Line) -
     value = item.get(name)
     if not isinstance(value, kind):
         kinds: Dict[type, str] = {list: "a list", str: "text", dict: "an object"}
-        problem = f"expected {kinds[kind]} as {name!r}; the object has: "
-        problem += f"{', '.join(item) or 'nothing'}."
         if name in item:
-            problem = f"expected {kinds[kind]} as {name!r}, not {shortened(json.dumps(value), 60)}."
-        raise CorpusError(problem, path, line)
+            found = f", not {shortened(json.dumps(value), 60)}."
+        else:
+            found = f"; the object has: {', '.join(item) or 'nothing'}."
+        raise CorpusError(f"expected {kinds[kind]} as {name!r}{found}", path, line)
     return value
 
 
